@@ -418,7 +418,9 @@ fn bind(plan: LogicalPlan, params: ParamValues) -> Result<LogicalPlan> {
         ParamValues::List(values) => (1..=values.len()).map(|i| format!("${i}")).collect(),
         ParamValues::Map(values) => values.keys().map(|name| format!("${name}")).collect(),
     };
-    let list = |names: Vec<&String>| names.into_iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let list = |names: Vec<&String>| {
+        names.into_iter().map(|name| name.escape_debug().to_string()).collect::<Vec<_>>().join(", ")
+    };
     let missing: Vec<&String> = expected.difference(&given).collect();
     if !missing.is_empty() {
         return Err(Error::query(format!("no value for the parameters {}", list(missing))));

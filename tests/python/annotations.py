@@ -91,6 +91,14 @@ def write_manifest(folder: Path, rows: Array, bins: int = 0) -> None:
     (folder / "annotation_manifest.json").write_text(json.dumps(manifest))
 
 
+def presence(rows: Array, name: str) -> Array:
+    """Return the rows that have a value in a column of the archive's table."""
+    kinds = {policy: 1 << place for place, policy in enumerate(POLICIES)}
+    if (kind := kinds.get(name.rsplit("_", 1)[0])) is not None:
+        return np.asarray(rows["policy_kind_mask"] & kind != 0)
+    return rows["teacher_move"] != 255 if name == "teacher_move" else np.ones(len(rows), bool)
+
+
 def columns(rows: Array) -> dict[str, Array]:
     """Return the columns of the archive's table by name, without the model."""
     plain = {name: rows[name] for name in ROW.names or () if name not in POLICIES}

@@ -167,6 +167,9 @@ NEWLINES = [
     ('SELECT "a\nb" FROM runs', ""),
     ("SELECT $\n$ \n $\n$", ""),
     ("SELECT\n\n(\n", ""),
+    ("SELECT *\nFROM\nnowhere", "nowhere"),
+    ('SELECT * FROM "a\x1b[31mb"', "the table"),
+    (f"SELECT * FROM {'x' * 60_000}", "the table"),
     ('SELECT * INTO "a\nb" FROM runs', "INTO"),
     ('EXECUTE "a\nb"', "EXECUTE"),
 ]

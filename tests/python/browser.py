@@ -31,6 +31,14 @@ document.addEventListener("securitypolicyviolation", (event) => {
 """
 
 
+def percent(share: float) -> str:
+    """Return a share as the pages write it."""
+    value = share * 100
+    distance = min(abs(value), abs(100 - value))
+    digits = 0 if distance == 0 else 3 if distance < 0.1 else 2 if distance < 1 else 1
+    return f"{value:.{digits}f}"
+
+
 class Page:
     """A browser with one page."""
 

@@ -11,6 +11,7 @@ import json
 import sqlite3
 import struct
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -353,6 +354,12 @@ def write_dataset(
     if manifest:
         facts = {"version": 1, "num_steps": len(rows), "num_runs": len(games), "created": "2026-01-01T00:00:00Z"}
         (folder / "manifest.json").write_text(json.dumps(facts))
+
+
+def execute(path: Path, sql: str, values: Sequence[Any] = ()) -> None:
+    """Change a database, and close it."""
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute(sql, values)
 
 
 def query(path: Path, sql: str) -> list[tuple[Any, ...]]:

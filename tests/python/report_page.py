@@ -34,12 +34,16 @@ SECTIONS = {
 """The sections of the page in their order, with the keys of their results."""
 
 
-def report(archive: a2store.Archive) -> Data:
-    """Return the data in an archive's report."""
+def data_of(page: str) -> Data:
+    """Return the data of the page of a report or of a replay."""
     before, after = MARKER.split("{}")
-    page = archive.report(progress=False).to_html()
     data: Data = json.loads(page.split(before, 1)[1].split(after, 1)[0])
     return data
+
+
+def report(archive: a2store.Archive) -> Data:
+    """Return the data in an archive's report."""
+    return data_of(archive.report(progress=False).to_html())
 
 
 def page(data: Data) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import shutil
-import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -216,9 +215,7 @@ def test_a_pool_that_holds_a_game_twice(made: Made, tmp_path: Path) -> None:
     played = [*made.games, made.games[2]]
     twin, again = FIRST_ID + 2, FIRST_ID + 5
     formats.write_session(tmp_path / "pool", played, action=True)
-    with sqlite3.connect(tmp_path / "pool" / "metadata.db") as database:
-        database.execute("UPDATE runs SET seed = ? WHERE id = ?", (SEED + 2, again))
-    database.close()
+    formats.execute(tmp_path / "pool" / "metadata.db", "UPDATE runs SET seed = ? WHERE id = ?", (SEED + 2, again))
     archive = a2store.Archive.create(tmp_path / "games.a2")
     assert archive.ingest(tmp_path / "pool", progress=False).duplicates == 1
     copy = made.rows[made.rows["run_id"] == twin].copy()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import pickle
 import random
@@ -186,40 +185,20 @@ def test_an_array_of_other_types(session: Path, dtype: str) -> None:
 
 
 def test_mismatches_are_rejected(session: Path) -> None:
+    """The crate's tests try other arrays, descriptions and keys."""
     table = a2store.StepTable.from_session(session, progress=False)
     rows, values = np.load(session / "steps.npy"), np.load(session / NAME)
-    shape = json.loads((session / "embeddings.json").read_text())
 
-    def refused(error: type[Exception], match: str) -> None:
+    def refused(error: type[Exception], match: str, name: str = "embedding") -> None:
         with pytest.raises(error, match=match):
-            table.attach("embedding", session / NAME)
+            table.attach(name, session / NAME)
 
     np.save(session / NAME, values[:-1])
     refused(a2store.DecodeError, rf"{NAME}: rows of the array: expected {len(rows)}, as many as .*steps.npy, found")
-    np.save(session / NAME, values[:, :0])
-    refused(a2store.DecodeError, "D: expected 0, as the array has, found 12")
-    (session / "embeddings.json").write_text(json.dumps(shape | {"D": 0}))
-    refused(a2store.DecodeError, "values of a row: expected 1..=524288 values of 2 bytes, found 0")
     np.save(session / NAME, values)
-    (session / "embeddings.json").write_text(json.dumps(shape | {"dtype_bits": "f32"}))
-    refused(a2store.DecodeError, "dtype_bits: expected a name of <u2, as the array has")
-    (session / "embeddings.json").unlink()
-    refused(a2store.DecodeError, "a description that declares bf16, .*embeddings.json")
-    (session / "embeddings.json").write_text(json.dumps(shape))
-    for name in ("move", "tokens", ""):
-        with pytest.raises(ValueError, match="name: expected an unused column name"):
-            table.attach(name, session / NAME)
-    attach = table.attach("embedding", session / NAME)
-    with pytest.raises(ValueError, match="name: expected an unused column name"):
-        attach.attach("embedding", session / NAME)
+    refused(ValueError, "name: expected an unused column name", "move")
     with pytest.raises(ValueError, match="symmetries: expected false with the attached column embedding"):
-        attach.loader(symmetries=True)
-    assert len(attach.loader(symmetries=True, columns=["tokens", "move"])) == 1
-
-    twice = rows.copy()
-    twice["step_idx"][40] = 5
-    np.save(session / "steps.npy", twice)
-    refused(a2store.ColumnError, "row 40: expected each step of each run once, found run 1000, step 5 in row 5 too")
+        table.attach("embedding", session / NAME).loader(symmetries=True)
     other = rows.copy()
     other["step_idx"][40] = 500
     np.save(session / "steps.npy", other)
@@ -232,10 +211,6 @@ def test_mismatches_are_rejected(session: Path) -> None:
     )
     np.save(session / "steps.npy", games[::-1])
     refused(a2store.ColumnError, f"row 40: expected .* found another board in row {len(rows) - 41} of .*steps")
-    np.save(session / "steps.npy", other)
-    # For a view, only its own rows need values.
-    view = table.filter(run_ids=[1005])
-    assert view.attach("embedding", session / NAME).take([3]).embedding.shape == (1, WIDTH)
 
 
 def test_boards_of_keys_that_cannot_be_compared(session: Path, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -154,6 +153,7 @@ def test_runs_with_all_moves_convert_to_pack_dat_and_datasets(
     ]
     num_steps = sum(map(len, runs))
     assert np.load(tmp_path / "dataset" / "steps.npy", mmap_mode="r").shape == (num_steps,)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["dataset", "pack.dat"]
 
 
 def test_datasets_in_shards(expected: list[Expected], tmp_path: Path) -> None:
@@ -179,9 +179,6 @@ def test_lines(expected: list[Expected], tmp_path: Path) -> None:
     assert len(files) == len(runs)
     logs.check_runs_jsonl(tmp_path / "False" / "runs.jsonl", [formats.decode_file(data) for data in files])
     logs.check_steps_jsonl(tmp_path / "True" / "steps.jsonl", files)
-    convert(paths, tmp_path / "compact", format="jsonl", by_step=True, compact=True)
-    lines = [json.loads(line) for line in (tmp_path / "compact").read_text().splitlines()]
-    assert [line["pre_board"] for line in lines] == [board for run in runs for board in run.boards]
 
 
 def test_conversions_reproduce_real_files(fixtures: Path, tmp_path: Path) -> None:
@@ -220,29 +217,11 @@ def test_raw_values_are_normalised(tmp_path: Path) -> None:
     assert all(value is None or 0 <= value < 1 for value in seen)
 
 
-# Growing and merging
-
-
-def check_all(path: Path, format_name: str, runs: Sequence[Expected]) -> None:
-    if format_name == "packdat":
-        check_dataset(sound(formats.read_pack_dat(path)), runs, quantized=True)
-    else:
-        check_dataset(sound(formats.read_dataset(path)), runs, quantized=False)
+# Failures
 
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-@pytest.mark.parametrize(("format_name", "options"), [("packdat", {}), ("npy", {}), ("npy", {"shard_rows": 200})])
-def test_sources_are_merged_in_order(
-    expected: list[Expected], tmp_path: Path, format_name: str, options: dict[str, Any]
-) -> None:
-    paths, runs = paths_of(expected, lambda run: is_movable(run) and not run.raw_evs)
-    out = tmp_path / "merged"
-    convert(paths, out, format=format_name, **options)
-    check_all(out, format_name, [run for path in paths for run in runs if run.source == path])
-    assert list(tmp_path.iterdir()) == [out]
 
 
 @pytest.mark.parametrize("format_name", ["a2pack", "packdat", "npy", "jsonl"])

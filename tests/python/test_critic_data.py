@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import sqlite3
 from collections import Counter, defaultdict
 from itertools import islice
 from pathlib import Path
@@ -288,9 +287,7 @@ def test_rejected_arguments(session: Path, archive: a2store.Archive, tmp_path: P
     with pytest.raises((a2store.Error, OSError)):
         CriticData(tmp_path / "none")
     whole = CriticData(session).num_runs
-    with sqlite3.connect(session / "metadata.db") as database:
-        database.execute("DELETE FROM runs WHERE id = 1003")
-    database.close()
+    formats.execute(session / "metadata.db", "DELETE FROM runs WHERE id = 1003")
     # Rows of no run do not count as steps.
     assert CriticData(session).num_runs == whole - 1
 

@@ -334,29 +334,18 @@ def test_encoder_names() -> None:
             load_encoder(name)
 
 
-def test_the_command_embeds_several_sessions(
-    played: list[Game], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command(played: list[Game], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sessions = [tmp_path / name for name in ("one", "two")]
     for number, session in enumerate(sessions):
         formats.write_session(session, played[number:])
-    small = ["--encoder", "a2store.critic.transformer:small", "--device", "cpu", "--json"]
-    assert main(["embed", *map(str, sessions), *small]) == 0
-    reports = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [report["num_rows"] for report in reports] == [len(exps(session)) for session in sessions]
-    assert all((session / "embeddings.json").exists() for session in sessions)
-
-
-def test_command(played: list[Game], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    session = tmp_path / "session"
-    formats.write_session(session, played)
-    small = ["embed", str(session), "--encoder", "a2store.critic.transformer:small", "--device", "cpu"]
-    command = [sys.executable, "-m", "a2store.critic", *small, "--json"]
+    small = ["embed", str(sessions[0]), "--encoder", "a2store.critic.transformer:small", "--device", "cpu"]
+    command = [sys.executable, "-m", "a2store.critic", "embed", *map(str, sessions), *small[2:], "--json"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
-    report = json.loads(done.stdout)
-    assert (report["num_rows"], report["dim"]) == (len(exps(session)), 64)
-    assert json.loads((session / "embeddings.json").read_text())["model_sha"] == report["model_sha"]
+    for session, line in zip(sessions, done.stdout.splitlines(), strict=True):
+        report = json.loads(line)
+        assert (report["num_rows"], report["dim"]) == (len(exps(session)), 64)
+        assert json.loads((session / "embeddings.json").read_text())["model_sha"] == report["model_sha"]
 
     def run(*arguments: str) -> tuple[int, str, str]:
         try:
@@ -379,7 +368,7 @@ def test_command(played: list[Game], tmp_path: Path, capsys: pytest.CaptureFixtu
     torch.save({"a": 1}, tmp_path / "weights.pt")
     status, out, err = run("--weights", str(tmp_path / "weights.pt"))
     assert (status, out, "not the weights of BoardTransformer" in err) == (1, "", True)
-    small[1] = str(session / "none")
+    small[1] = str(tmp_path / "none")
     assert run()[0] == 1
 
 

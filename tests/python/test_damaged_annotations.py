@@ -13,14 +13,13 @@ import pytest
 import a2store
 import formats
 import games
-from annotations import Array, columns, predictions, write_annotations, write_pool
+from annotations import Array, columns, predictions, presence, write_annotations, write_pool
 from archives import copied
 from compare import assert_same
 from faults.checks import LONG
 
 LENGTHS = (9, 1, 14, 6)
 BINS = 2
-KINDS = {"policy_p1": 1, "policy_logp": 2, "policy_hard": 4}
 CASES_OF_FOLDERS, GROUPS = (900, 10) if LONG else (120, 2)
 
 
@@ -82,12 +81,7 @@ def assert_stored(archive: a2store.Archive, rows: Array) -> None:
     assert found.num_rows == len(rows) == sum(LENGTHS)
     for name, expected in columns(rows).items():
         column = found[name].combine_chunks()
-        policy = name.rsplit("_", 1)[0]
-        present = np.ones(len(rows), bool)
-        if policy in KINDS:
-            present = rows["policy_kind_mask"] & KINDS[policy] != 0
-        elif name == "teacher_move":
-            present = expected != 255
+        present = presence(rows, name)
         assert_same(np.asarray(column.is_valid()), present, name)
         assert_same(column.drop_null().to_numpy(zero_copy_only=False), expected[present], name)
 

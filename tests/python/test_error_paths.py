@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -125,9 +124,7 @@ def test_a_message_says_which_value_a_column_has(
     folder = tmp_path / "input"
     write(folder)
     metadata = folder / "metadata.db"
-    with sqlite3.connect(metadata) as database:
-        database.execute(f"UPDATE runs SET max_score = {value} WHERE rowid = (SELECT max(rowid) FROM runs)")
-    database.close()
+    formats.execute(metadata, f"UPDATE runs SET max_score = {value} WHERE rowid = (SELECT max(rowid) FROM runs)")
     [error] = a2store.Archive.create(tmp_path / "games.a2").ingest(folder, progress=False).errors
     assert (error.path, error.run) == (metadata, 3)
     assert "runs.max_score: expected" in error.message

@@ -236,26 +236,6 @@ def test_a_pack_holds_the_original_files(kept: Kept, tmp_path: Path, options: di
     assert again.path.read_bytes() == report.path.read_bytes()
 
 
-@pytest.mark.parametrize("compress", ["zstd", "lz4"])
-def test_a_compressed_pack_holds_the_original_files(kept: Kept, tmp_path: Path, compress: str) -> None:
-    export(kept.archive, tmp_path / "out.a2pack", format="a2pack", compress=compress, align=8)
-    pack = a2store.PackReader.open(tmp_path / "out.a2pack")
-    assert pack.validate(progress=False) == []
-    assert [oracle.encode_a2run2(game) for game in map(game_of, pack)] == [
-        oracle.encode_a2run2(only(game) if data.startswith(b"A2T1") else game)
-        for data, game in zip(kept.files, kept.games, strict=True)
-    ]
-    if formats.has_codec({"zstd": formats.ZSTD, "lz4": formats.LZ4}[compress]):
-        entries, _ = formats.read_pack(tmp_path / "out.a2pack")
-        assert [entry.data for entry in entries if isinstance(entry, Payload)] == kept.files
-    export(kept.archive, tmp_path / "plain.a2pack", format="a2pack", align=8)
-    assert (tmp_path / "out.a2pack").stat().st_size < (tmp_path / "plain.a2pack").stat().st_size
-
-
-def game_of(run: a2store.Run) -> Game:
-    return oracle.decode_a2run2(run.to_bytes("a2run2"))
-
-
 def test_lines_equal_the_output_of_the_existing_tool(tree: Tree, tmp_path: Path) -> None:
     archive = a2store.Archive.create(tmp_path / "games.a2")
     paths = [path for path, name in tree.sources.items() if name in ("run", "pack")]

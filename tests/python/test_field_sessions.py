@@ -18,14 +18,9 @@ import a2store
 import formats
 from a2store.critic import CriticData, embed
 from games import play
+from macroxue_packs import TABLES
 from oracle import Array, Game, cells, slide, spawns
 
-TABLES = """
-PRAGMA journal_mode = WAL;
-CREATE TABLE runs(id INTEGER PRIMARY KEY, seed BIGINT NOT NULL, steps INT NOT NULL, max_score INT NOT NULL,
-    highest_tile INT NOT NULL);
-CREATE TABLE session(meta_key TEXT PRIMARY KEY, meta_value TEXT NOT NULL);
-"""
 FIRST_ID = 40
 
 

@@ -15,6 +15,7 @@ import a2store
 from archives import Table, copied, grow, plain, short_runs
 from faults.checks import LONG
 from faults.shim import Shim, python, read_log
+from packs import flip
 
 pytest_plugins = ["faults.plugin"]
 
@@ -52,13 +53,6 @@ def outcome(work: Callable[[a2store.Archive], Any], archive: a2store.Archive) ->
         return error
 
 
-def flip(path: Path, at: int) -> None:
-    """Flip a bit in a byte."""
-    data = bytearray(path.read_bytes())
-    data[at] ^= 1 << at % 8
-    path.write_bytes(data)
-
-
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     runs = short_runs(tmp_path_factory.mktemp("short") / "runs", 8)
@@ -76,7 +70,7 @@ def flipped(template: Path, folder: Path, table: Table) -> Iterator[tuple[Path, 
     size = (template / name).stat().st_size
     for at in range(0, size, max(1, size // POSITIONS)):
         path = copied(template, folder / f"{at}.a2")
-        flip(path / name, at)
+        flip(path / name, at, 1 << at % 8)
         yield path, path / name
         shutil.rmtree(path)
 

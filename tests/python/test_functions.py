@@ -17,10 +17,8 @@ import pytest
 
 import a2store
 import duck
-from compare import column
-from conftest import PHASES
 from faults.checks import LONG
-from oracle import Array, cells, legal_mask
+from oracle import cells
 
 OF_BOARD = [
     *("max_tile", "empty_cells", "tile_sum", "board_score", "legal_moves", "num_legal", "is_terminal", "canonical"),
@@ -122,32 +120,7 @@ def test_functions_in_every_clause(archive: a2store.Archive, sql: str) -> None:
     assert expected
 
 
-def test_rows_keep_their_natural_order(archive: a2store.Archive, steps: dict[str, Array]) -> None:
-    places = pa.table(archive.sql("SELECT run_id, step_index FROM steps WHERE num_legal(board) = 2"))
-    chosen = [n for n, board in enumerate(steps["board"].tolist()) if legal_mask(board).bit_count() == 2]
-    assert column(places, "run_id").tolist() == steps["run_id"][chosen].tolist()
-    assert column(places, "step_index").tolist() == steps["step_index"][chosen].tolist()
-
-
-def test_columns_for_training(archive: a2store.Archive, steps: dict[str, Array]) -> None:
-    sql = "SELECT *, empty_cells(board) AS empty, exps(board) AS cells FROM steps WHERE run_id < 3"
-    batch = archive.sql(sql).materialize(extra=["empty", "cells"], progress=False).take(range(100))
-    expected = [cells(board) for board in steps["board"][:100].tolist()]
-    assert batch["empty"].tolist() == [row.count(0) for row in expected]
-    assert batch["cells"].tolist() == expected
-
-
 # Arguments
-
-
-def test_phases_begin_where_the_archive_says(archive: a2store.Archive, tmp_path: Path) -> None:
-    other = a2store.Archive.create(tmp_path / "other.a2")
-    for asked, (mid, late) in {archive: (PHASES["mid"], PHASES["late"]), other: (1024, 4096)}.items():
-        for exp in range(16):
-            phase = "late" if 2**exp >= late else "mid" if 2**exp >= mid else "early"
-            assert asked.sql(f"SELECT phase_of({exp}) AS v").to_arrow()["v"].to_pylist() == [phase]
-    mixed = "SELECT count(*) AS n FROM steps WHERE phase <> phase_of(max_exp) OR max_tile(board) <> power(2, max_exp)"
-    assert pa.table(archive.sql(mixed))["n"].to_pylist() == [0]
 
 
 def test_literals_parameters_and_nulls(archive: a2store.Archive) -> None:
@@ -210,15 +183,6 @@ def test_wrong_types_and_numbers_of_arguments(archive: a2store.Archive) -> None:
     for call in calls:
         message = refusal(archive, f"SELECT {call} FROM steps")
         assert call.split("(", maxsplit=1)[0].rstrip("s") in message, message
-
-
-def test_no_rows(archive: a2store.Archive, tmp_path: Path) -> None:
-    empty = a2store.Archive.create(tmp_path / "empty.a2")
-    selected = ", ".join(f"{call} AS {name}" for name, call in CALLS.items())
-    full = pa.table(archive.sql(f"SELECT {selected} FROM steps LIMIT 3"))
-    none = [archive.sql(f"SELECT {selected} FROM steps WHERE false"), empty.sql(f"SELECT {selected} FROM steps")]
-    for table in map(pa.table, none):
-        assert (len(table), table.schema) == (0, full.schema)
 
 
 # Lists, structs and other libraries

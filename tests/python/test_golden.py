@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import a2store
-from annotations import MOVES, POLICIES, columns
+from annotations import MOVES, POLICIES, columns, presence
 from archives import (
     GOLDEN,
     GOLDEN_PHASES,
@@ -36,7 +36,6 @@ from golden import ARCHIVE, DROPPED, folder_rows, make, table_rows
 SCHEMA_VERSION = 1
 OF_THE_INGEST = ("ingested_at", "source")
 """Columns with the time and origin of a run."""
-KINDS = {"policy_p1": 1, "policy_logp": 2, "policy_hard": 4}
 
 
 def digest(folder: Path) -> str:
@@ -69,12 +68,7 @@ def assert_models(archive: a2store.Archive) -> None:
     rows, bins = folder_rows()
     found = stored(archive, "folder-v1")
     for name, expected in columns(rows).items():
-        policy = name.rsplit("_", 1)[0]
-        present = np.ones(len(rows), bool)
-        if policy in KINDS:
-            present = rows["policy_kind_mask"] & KINDS[policy] != 0
-        elif name == "teacher_move":
-            present = expected != 255
+        present = presence(rows, name)
         column = found[name].combine_chunks()
         assert_same(np.asarray(column.is_valid()), present, name)
         assert_same(column.drop_null().to_numpy(), expected[present], name)

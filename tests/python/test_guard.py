@@ -46,32 +46,11 @@ def test_rejected_statements(archive: a2store.Archive, group: str) -> None:
         message = str(caught.value)
         assert word.lower() in message.lower(), sql[:200]
         assert "panicked" not in message
+        assert group != "newlines" or message.isprintable(), sql
         assert len(message) < 1000, sql[:200]
         # The message reveals nothing that the statement did not contain.
         assert str(archive.path) not in message or str(archive.path) in sql
     assert sorted(Path(archive.path).parent.rglob("*")) == before
-
-
-NEWLINES = [
-    'SELECT "a\nb" FROM runs',
-    "SELECT $\n$ \n $\n$",
-    "SELECT\n\n(\n",
-    "SELECT *\nFROM\nnowhere",
-    'EXECUTE "a\nb"',
-    'SELECT * FROM "a\nb"',
-    'SELECT * FROM "a\nb"(1)',
-    'SELECT * INTO "a\nb" FROM runs',
-    'SELECT * FROM "a\x1b[31mb"',
-    f"SELECT * FROM {'x' * 60_000}",
-]
-
-
-@pytest.mark.parametrize("sql", NEWLINES, ids=range(len(NEWLINES)))
-def test_a_rejection_is_a_short_line(archive: a2store.Archive, sql: str) -> None:
-    with pytest.raises(a2store.QueryError) as caught:
-        archive.sql(sql)
-    assert str(caught.value).isprintable()
-    assert len(str(caught.value)) < 1000
 
 
 def test_the_longest_statement(archive: a2store.Archive) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,25 +28,6 @@ def test_batches_hold_the_tables_values(table: a2store.StepTable, all_keys: Arra
             assert_same(batch[name], expected[name], name)
         assert_same(batch.tokens, oracle.tokens(expected["board"]))
         assert_same(batch.ev_legal, oracle.mask_bits(expected["ev_legal"]))
-
-
-def test_extra_columns(archive: a2store.Archive, steps: dict[str, Array], all_keys: Array) -> None:
-    table = archive.sql("SELECT * FROM steps").materialize(extra=["max_score", "ev_up", "max_exp"], progress=False)
-    for batch in table.loader(5000, seed=5):
-        rows = np.searchsorted(all_keys, row_keys([batch]))
-        for name in ("max_score", "ev_up", "max_exp"):
-            assert_same(batch[name], steps[name][rows], name)
-    (batch,) = table.loader(len(table), columns=["max_exp", "tokens"], shuffle=False)
-    assert batch.keys() == ["max_exp", "tokens"]
-    assert_same(batch["max_exp"], batch.tokens.max(axis=1))
-    assert_same(batch["max_exp"], steps["max_exp"])
-
-
-@pytest.mark.parametrize("tokens", ["uint8", "int32", "int64"])
-def test_tokens(table: a2store.StepTable, steps: dict[str, Array], tokens: Any) -> None:
-    (batch,) = table.loader(len(table), shuffle=False, tokens=tokens)
-    assert (batch.tokens.dtype, batch.tokens.shape) == (np.dtype(tokens), (len(table), 16))
-    assert_same(batch.tokens, oracle.tokens(steps["board"]).astype(tokens))
 
 
 @pytest.mark.parametrize(
@@ -94,13 +74,3 @@ def test_an_array_alone_keeps_its_memory(table: a2store.StepTable) -> None:
         del batch
     for view, copy in zip(kept, copies, strict=True):
         assert_same(view, copy)
-
-
-def test_a_loader_outlives_its_table(archive: a2store.Archive, all_keys: Array) -> None:
-    table = archive.sql("SELECT * FROM steps").materialize(progress=False)
-    loader = table.loader(1000)
-    batches = iter(loader)
-    first = next(batches)
-    del table, loader
-    gc.collect()
-    assert_same(np.sort(np.concatenate([row_keys([first]), row_keys(batches)])), all_keys)

@@ -6,9 +6,7 @@ import gzip
 import json
 import random
 import shutil
-import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 import a2store
+import formats
 import macroxue_packs as packs
 from games import play
 from macroxue_packs import ALIGNED, PACKED, TYPES, Pack
@@ -369,11 +368,7 @@ def patched(name: str, row: int, value: Any) -> Callable[[Path], None]:
 
 
 def executed(sql: str) -> Callable[[Path], None]:
-    def execute(folder: Path) -> None:
-        with closing(sqlite3.connect(folder / "metadata.db")) as database, database:
-            database.execute(sql)
-
-    return execute
+    return lambda folder: formats.execute(folder / "metadata.db", sql)
 
 
 def rows_as(change: Callable[[Array], Array]) -> Callable[[Path], None]:

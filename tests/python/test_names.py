@@ -84,12 +84,6 @@ def test_names(owner: str) -> None:
     assert [name for name in names if not hasattr(found(owner), name) and name not in fields] == []
 
 
-def test_columns_of_a_batch(archive: a2store.Archive) -> None:
-    batch = archive.sql("SELECT * FROM steps LIMIT 10").materialize(progress=False).take([0])
-    names = ["tokens", "move", "ev_values", "ev_legal", "run_id", "step_index", "board"]
-    assert [name for name in names if not hasattr(batch, name)] == []
-
-
 @pytest.mark.parametrize("function", OPTIONS)
 def test_options(function: str) -> None:
     value = found(function)

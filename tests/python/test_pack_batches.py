@@ -118,20 +118,8 @@ def test_bad_arguments_of_batches(pack: a2store.PackReader, method: str) -> None
     for options in ({"batch_size": 0}, {"batch_size": 4, "workers": 0}, {"batch_size": 4, "workers": 1_000_000}):
         with pytest.raises(ValueError, match="expected"):
             call(**options)
-    for options in ({"batch_size": -1}, {"batch_size": 4, "shuffle": True, "seed": -1}):
-        with pytest.raises(ValueError, match="expected"):
-            call(**options)
-    with pytest.raises(ValueError, match="seed"):
-        call(4, shuffle=True, seed=2**64)
     with pytest.raises(TypeError):
         call()
-
-
-@pytest.mark.parametrize("index", [10**6, -(10**6)])
-@pytest.mark.parametrize("method", ["iter_batches", "iter_step_batches"])
-def test_an_invalid_index_is_rejected_at_once(pack: a2store.PackReader, method: str, index: int) -> None:
-    with pytest.raises(IndexError):
-        getattr(pack, method)(4, indices=[0, index])
 
 
 # Steps
@@ -356,5 +344,3 @@ def test_splits_with_an_empty_part(pack: a2store.PackReader, tmp_path: Path) -> 
 def test_invalid_splits(pack: a2store.PackReader, options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="expected"):
         pack.split(**options)
-    with pytest.raises(ValueError, match="test_size"):
-        pack.split(test_size=-1)

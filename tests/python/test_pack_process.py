@@ -162,18 +162,6 @@ def test_a_reader_pickles_as_its_path(
         pickle.loads(handles[0].replace(b"runs.a2pack", b"nuns.a2pack"))
 
 
-def test_a_reader_without_checksums_pickles_as_one(path: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "a.a2pack"
-    copy.write_bytes(path.read_bytes())
-    offset, length = packs.entry(copy, 0)
-    packs.flip(copy, offset + length - 2)
-    reader = a2store.PackReader.open(copy, checksums=False)
-    board = reader.decode(0).final_board
-    assert pickle.loads(pickle.dumps(reader)).decode(0).final_board == board
-    with pytest.raises(a2store.DecodeError):
-        pickle.loads(pickle.dumps(a2store.PackReader.open(copy))).decode(0)
-
-
 def use(pack: a2store.PackReader, out: Path) -> list[Any]:
     """Use every parallel operation of a reader; return results small enough to pickle."""
     lines = pack.to_jsonl(out, progress=False)
@@ -193,6 +181,19 @@ def in_child(pack: a2store.PackReader, out: Path, home: Connection) -> None:
     home.close()
 
 
+def received(child: Any, home: Connection) -> Any:
+    """Start a child process, and return what it sends."""
+    child.start()
+    try:
+        assert home.poll(HANGS), "the child hangs"
+        return home.recv()
+    finally:
+        child.join(30)
+        if child.is_alive():
+            child.kill()
+            child.join()
+
+
 forks = pytest.mark.skipif(sys.version_info >= (3, 12), reason="Python itself warns of forks beside threads")
 
 
@@ -204,16 +205,7 @@ def test_a_reader_works_in_another_process(pack: a2store.PackReader, tmp_path: P
     for number in range(3 if method == "fork" else 1):
         home, other = context.Pipe(duplex=False)
         child = context.Process(target=in_child, args=(pack, tmp_path / f"there{number}", other))
-        child.start()
-        other.close()
-        try:
-            assert home.poll(HANGS), "the child hangs"
-            assert home.recv() == here
-        finally:
-            child.join(30)
-            if child.is_alive():
-                child.kill()
-                child.join()
+        assert received(child, home) == here
         assert child.exitcode == 0
         assert use(pack, tmp_path / "here") == here
 
@@ -226,15 +218,7 @@ def test_an_iterator_continues_in_a_forked_child(pack: a2store.PackReader) -> No
     context: Any = multiprocessing.get_context("fork")
     home, other = context.Pipe(duplex=False)
     child = context.Process(target=lambda: other.send(places(iterator)))
-    child.start()
-    try:
-        assert home.poll(HANGS), "the child hangs"
-        assert home.recv() == list(range(2, NUM_RUNS))
-    finally:
-        child.join(30)
-        if child.is_alive():
-            child.kill()
-            child.join()
+    assert received(child, home) == list(range(2, NUM_RUNS))
     assert places(iterator) == list(range(2, NUM_RUNS))
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import a2store
@@ -65,30 +64,6 @@ def test_the_command_runs_queries(made: a2store.Archive, tmp_path: Path) -> None
     assert plan == made.query("high_score", min_score=300).explain()
     first = run("query", made.path, "engine_leaderboard", "--version", 1, "--format", "json")
     assert first.stdout == b""
-
-
-@pytest.mark.parametrize(
-    ("args", "named"),
-    [
-        (["high_scores"], "high_score"),
-        (["high_score", "-p", "minimum=1"], "minimum"),
-        (["high_score", "-p", "min_score"], "min_score"),
-    ],
-)
-def test_wrong_usage_of_the_command(made: a2store.Archive, args: list[str], named: str) -> None:
-    done = run("query", made.path, *args, status=2)
-    assert done.stdout == b""
-    assert named in done.stderr.decode()
-
-
-def test_the_command_queries_with_tables(made: a2store.Archive, tmp_path: Path) -> None:
-    table = tmp_path / "chosen runs.parquet"
-    pq.write_table(pa.table({"run_id": pa.array([3, 5], "uint32")}), table)
-    sql = "SELECT run_id FROM runs JOIN mine USING (run_id) ORDER BY run_id"
-    done = run("sql", made.path, sql, "--table", f"mine={table}", "--format", "csv")
-    assert done.stdout == b"run_id\n3\n5\n"
-    without = run("sql", made.path, sql, status=2)
-    assert b"mine" in without.stderr
 
 
 def test_the_command_lists_columns(made: a2store.Archive) -> None:

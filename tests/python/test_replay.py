@@ -18,6 +18,7 @@ import pytest
 import a2store
 from archives import run_command
 from oracle import reward
+from report_page import data_of
 from test_command_terminal import on_terminal, plain
 from test_large_tiles import play, write_log
 
@@ -133,8 +134,7 @@ def test_blunders_and_hard_moves_have_one_rule(tmp_path: Path) -> None:
 
     # Python and pages.
     assert [run.position(at).loss for at in range(len(run))] == pytest.approx(loss.tolist(), abs=1e-6)
-    [data] = re.findall(r'<script type="application/json" id="data">(.*?)</script>', run.replay().to_html(), re.DOTALL)
-    page = json.loads(data)
+    page = data_of(run.replay().to_html())
     positions = page["run"]["positions"]
     assert [
         at for at, lost in enumerate(positions["loss"]) if lost is not None and lost >= page["min_loss"]
@@ -174,9 +174,6 @@ def test_runs_of_an_archive(games: a2store.Archive) -> None:
     for wrong in (len(run) + 1, -len(run) - 2, 10**9, 2**200, -(2**100)):
         with pytest.raises(IndexError, match=r"^index .* is out of bounds for a run of"):
             run.position(wrong)
-    for bad in (True, "1", 1.5):
-        with pytest.raises(TypeError, match="index"):
-            run.position(bad)  # type: ignore[arg-type]
     for wrong in (3, 2**32, -1):
         with pytest.raises(ValueError, match="run_id: "):
             games.run(wrong)
@@ -195,15 +192,9 @@ def test_a_board_is_text_and_a_picture() -> None:
         assert [int(text or 0) for text in texts] == np.ravel(board.tiles).tolist()
         assert "32768 2 4 8 / 16" in root.attrib["aria-label"]
     assert board.to_svg(64).count('width="64"') == 1
-    for arguments, error in [
-        ((-1,), ValueError),
-        ((2**64,), ValueError),
-        ((1, 1), ValueError),
-        ((1, 1 << 16), ValueError),
-        (("1",), TypeError),
-    ]:
-        with pytest.raises(error):
-            a2store.Board(*arguments)  # type: ignore[arg-type]
+    for arguments in ((1, 1), (1, 1 << 16)):
+        with pytest.raises(ValueError, match="tile_65536_mask"):
+            a2store.Board(*arguments)
     with pytest.raises(ValueError, match="colors: expected"):
         board.to_svg(colors="red")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="size: "):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import html
-import json
-import re
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +11,7 @@ import pytest
 import a2store
 from archives import run_command
 from browser import Page
+from report_page import data_of
 
 EVIL = "</script><script>alert(1)</script>"
 
@@ -105,8 +104,7 @@ def test_the_page_is_one_file(archive: a2store.Archive, tmp_path: Path) -> None:
     text = (tmp_path / "replay.html").read_text(encoding="utf-8")
     assert text == replay.to_html()
     assert EVIL not in text
-    [data] = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
-    game = json.loads(data)
+    game = data_of(text)
     assert (game["run"]["engine"], game["at"], game["min_loss"]) == (EVIL, len(archive.run(0)), 0.01)
     assert html.unescape(replay._repr_html_().split('srcdoc="', 1)[1].split('" sandbox="allow-scripts"')[0]) == text
     for wrong, error in [({"index": 10**6}, IndexError), ({"min_loss": 0}, ValueError)]:

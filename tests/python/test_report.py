@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import html
-import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ import pytest
 
 import a2store
 from archives import run_command
+from report_page import data_of
 
 ENGINES = {"greedy": 0, "expectimax": 1, "</script><script>alert(1)</script>": 0}
 
@@ -47,36 +46,12 @@ def assert_equal(found: pa.RecordBatch, expected: pa.RecordBatch | pa.Table, nam
             assert left == right, (name, column)
 
 
-def page_data(page: str) -> dict[str, Any]:
-    """Return the data of a page, as a browser would read it."""
-
-    class Reader(HTMLParser):
-        found: str | None = None
-        is_inside = False
-
-        def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-            self.is_inside = tag == "script" and ("id", "data") in attributes
-
-        def handle_data(self, data: str) -> None:
-            if self.is_inside:
-                self.found = (self.found or "") + data
-
-        def handle_endtag(self, tag: str) -> None:
-            self.is_inside = False
-
-    reader = Reader()
-    reader.feed(page)
-    assert reader.found is not None
-    data: dict[str, Any] = json.loads(reader.found)
-    return data
-
-
 def test_every_table_is_the_result_of_its_named_query(games: a2store.Archive) -> None:
     report = games.report(progress=False)
     assert report.errors == {}
     found = tables(report)
     assert len(found) == 25
-    parameters = {name: table["parameters"] for name, table in page_data(report.to_html())["results"].items()}
+    parameters = {name: table["parameters"] for name, table in data_of(report.to_html())["results"].items()}
     for name, table in found.items():
         assert_equal(table, pa.table(games.query(name, **parameters[name])), name)
         assert table.num_rows > 0 or name in ("blunders", "engine_agreement"), name
@@ -130,7 +105,7 @@ def test_an_empty_archive_has_a_report(tmp_path: Path) -> None:
     archive = a2store.Archive.create(tmp_path / "games.a2")
     report = archive.report(progress=False)
     assert report.errors == {}
-    assert page_data(report.to_html())["results"]["archive_summary"]["rows"] == []
+    assert data_of(report.to_html())["results"]["archive_summary"]["rows"] == []
     assert tables(archive.report(where="max_score > 5", by="ingest", progress=False))["archive_summary"].num_rows == 0
 
 
@@ -161,7 +136,7 @@ def test_text_of_the_archive_is_data_in_the_page(games: a2store.Archive, tmp_pat
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert page == report.to_html()
     assert "<script>alert(1)" not in page
-    data = page_data(page)
+    data = data_of(page)
     assert (data["title"], data["version"], data["by"]) == ("games.a2", games.version, "engine")
     assert "</script><script>alert(1)</script>" in {row[0] for row in data["results"]["engine_leaderboard"]["rows"]}
     [board] = [i for i, name in enumerate(data["results"]["opening_book"]["columns"]) if name == "position"]
@@ -181,7 +156,7 @@ def test_the_command(games: a2store.Archive, tmp_path: Path) -> None:
     out = tmp_path / "report.html"
     done = run_command("report", games.path, "-o", out, "--where", "engine = 'greedy'", "--by", "format")
     assert re.fullmatch(rf"{re.escape(str(out))}: 25 tables, \d+\.\d\d [kM]B in \d+\.\d s\n", done.stdout), done.stdout
-    data = page_data(out.read_text())
+    data = data_of(out.read_text())
     assert (data["where"], data["by"]) == ("engine = 'greedy'", "format")
     assert {row[0] for row in data["results"]["archive_summary"]["rows"]} == {"a2t1", "a2run2"}
     # An existing file is replaced only with --overwrite, and not by a failed command.
@@ -192,7 +167,7 @@ def test_the_command(games: a2store.Archive, tmp_path: Path) -> None:
     done = run_command("report", games.path, "-o", out, status=2)
     assert done.stderr == f"a2store: -o {out}: the file exists: --overwrite replaces it\n"
     assert run_command("--quiet", "report", games.path, "-o", out, "--overwrite").stdout == ""
-    assert page_data(out.read_text())["where"] is None
+    assert data_of(out.read_text())["where"] is None
     done = run_command("report", games.path, "-o", games.path / "report.html", status=2)
     assert not (games.path / "report.html").exists()
 

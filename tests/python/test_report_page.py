@@ -21,7 +21,7 @@ import pytest
 
 import a2store
 import report_page
-from browser import ARROW_RIGHT, HOME, TAB, Page
+from browser import ARROW_RIGHT, HOME, TAB, Page, percent
 from report_page import ROOT, SECTIONS, Data
 
 EXPLORER = "http://127.0.0.1:8080/?token=a"
@@ -246,15 +246,10 @@ def test_the_markdown_table(page: Page, data: Data) -> None:
     engines = {row["engine"]: row["num_runs"] for row in rows}
     shares = {(row["engine"], row["tile"]): row["share"] for row in rows}
 
-    def percent(share: float) -> str:
-        distance = min(share, 1 - share) * 100
-        digits = 0 if distance == 0 else 3 if distance < 0.1 else 2 if distance < 1 else 1
-        return f"{share * 100:.{digits}f} %"
-
     expected = ["| engine | games | 65536 | 32768 | 16384 | 8192 | 4096 | 2048 |"]
     expected.append("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
     for engine, runs in sorted(engines.items(), key=lambda item: (-item[1], item[0] is None, item[0] or "")):
-        cells = [percent(shares.get((engine, tile), 0.0)) for tile in tiles]
+        cells = [f"{percent(shares.get((engine, tile), 0.0))} %" for tile in tiles]
         expected.append(f"| {' | '.join([engine or 'no engine', f'{runs:,}', *cells])} |")
     assert page.js("return document.querySelector('.markdown').textContent").splitlines() == expected
     # Its copy button.

@@ -9,24 +9,15 @@ import pytest
 
 import a2store
 import oracle
-from compare import assert_same
+from formats import A2RUN2, A2T1
 from oracle import Game
+from sources import assert_run
 
 
 def test_read_run_gives_what_the_oracle_decodes(run_files: list[Path], games: list[Game]) -> None:
     for path, game in zip(run_files, games, strict=True):
         run = a2store.read_run(path)
-        columns = oracle.step_columns([game], (1024, 4096))
-        assert (len(run), run.meta.num_steps) == (len(game), len(game))
-        assert_same(run.boards, columns["board"])
-        assert_same(run.moves, columns["move"])
-        assert_same(run.has_evs, columns["has_evs"])
-        assert_same(run.ev_legal, oracle.mask_bits(columns["ev_legal"]))
-        assert_same(run.ev_values, oracle.table_evs(columns))
-        assert run.final_board == game.final_board
-        assert run.meta.engine == game.engine
-        assert (run.meta.max_score, run.meta.highest_tile) == (game.max_score, game.highest_tile)
-        assert (run.meta.start_unix_s, run.meta.elapsed_s) == (game.start_unix_s, game.elapsed_s)
+        assert_run(run, game, A2T1 if path.suffix == ".bin" else A2RUN2)
 
 
 def test_formats_convert_into_each_other(run_files: list[Path], games: list[Game]) -> None:
@@ -61,25 +52,6 @@ def test_verify(run_files: list[Path], games: list[Game]) -> None:
     assert legal is not None
     none_legal = (*games[0].branches[:5], (None, None, None, None), *games[0].branches[6:])
     assert a2store.read_run(oracle.encode_a2run2(replace(games[0], branches=none_legal))).verify() is not None
-
-
-def test_simulate_depends_on_its_options_alone(tmp_path: Path) -> None:
-    def play(name: str, seed: int, workers: int) -> list[bytes]:
-        report = a2store.simulate(tmp_path / name, runs=4, seed=seed, depth=0, workers=workers, progress=False)
-        files = [path.read_bytes() for path in sorted((tmp_path / name).iterdir())]
-        assert (report.runs, report.num_bytes) == (4, sum(map(len, files)))
-        assert report.num_steps == sum(len(oracle.decode(data)) for data in files)
-        return files
-
-    assert play("one", 5, 1) == play("two", 5, 2)
-    assert play("other", 6, 1) != play("again", 5, 1)
-    # A repeated call changes nothing, and other games overwrite nothing.
-    before = play("one", 5, 2)
-    with pytest.raises(FileExistsError):
-        play("one", 6, 1)
-    assert play("one", 5, 1) == before
-    with pytest.raises(ValueError, match="depth"):
-        a2store.simulate(tmp_path / "deep", depth=4)
 
 
 def test_errors_have_a_location(games: list[Game], tmp_path: Path) -> None:

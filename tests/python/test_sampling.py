@@ -213,23 +213,3 @@ def test_too_many_strata(archive: a2store.Archive) -> None:
     table = archive.sql(f"{sql} 4097").materialize(extra=["number"], progress=False)
     with pytest.raises(a2store.ColumnError, match=r"number.*4096"):
         table.loader(strata="number")
-
-
-@pytest.mark.parametrize(("num_rows", "window"), [(1, 1), (255, 300), (20_000, 1), (20_003, 1024), (20_003, 2000)])
-def test_windows(archive: a2store.Archive, all_keys: Array, num_rows: int, window: int) -> None:
-    table = archive.sql(f"SELECT * FROM steps LIMIT {num_rows}").materialize(progress=False)
-    rows = rows_of(table.loader(256, window=window, seed=1), all_keys)
-    assert_same(np.sort(rows), np.arange(num_rows))
-    assert_same(rows_of(table.loader(999, window=window, seed=1), all_keys), rows)
-    if num_rows < 1000:
-        return
-    # Rows are shuffled within a window, whose rows come from the whole table.
-    assert (np.diff(rows) == 1).sum() < 100
-    assert 0.4 * num_rows < rows[:256].mean() < 0.6 * num_rows
-    for seed, epoch in [(2, 0), (1, 1)]:
-        other = rows_of(table.loader(256, window=window, seed=seed, epoch=epoch), all_keys)
-        assert (other == rows).sum() < 12
-    view = table.filter(run_ids=range(0, 40, 2))
-    run_ids = all_keys[:num_rows] >> np.uint64(32)
-    expected = np.flatnonzero((run_ids < 40) & (run_ids % np.uint64(2) == 0))
-    assert_same(np.sort(rows_of(view.loader(100, window=window), all_keys)), expected)

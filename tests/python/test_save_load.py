@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 
 import a2store
-from compare import assert_same, row_keys
+from compare import assert_same
 from oracle import Array
 
 EXTRAS = ["has_evs", "max_score", "engine", "phase"]
@@ -83,18 +82,6 @@ def test_load_gives_the_same_table(
 
 
 @pytest.mark.parametrize("mmap", [False, True])
-def test_a_state_from_before_the_save(table: a2store.StepTable, tmp_path: Path, mmap: bool) -> None:
-    loader = table.loader(1000, seed=1)
-    whole = row_keys(loader)
-    loader.set_epoch(0)
-    for _ in islice(loader, 4):
-        pass
-    resumed = load(save(table, tmp_path / "table.npy"), mmap).loader(777, seed=1)
-    resumed.load_state_dict(loader.state_dict())
-    assert_same(row_keys(resumed), whole[4000:])
-
-
-@pytest.mark.parametrize("mmap", [False, True])
 def test_a_view_saves_its_rows(table: a2store.StepTable, tmp_path: Path, mmap: bool) -> None:
     view = table.filter(engine="beta", phase=["early", "late"])
     path = save(view, tmp_path / "view.npy")
@@ -154,34 +141,29 @@ def test_paths(table: a2store.StepTable, tmp_path: Path, monkeypatch: pytest.Mon
     assert_same_table(load(tmp_path / "tablé.npy"), table)
 
 
-@pytest.mark.parametrize("place", ["missing/table.npy", "file/table.npy", "folder", "/proc/table.npy"])
-def test_saving_to_invalid_places(table: a2store.StepTable, tmp_path: Path, place: str) -> None:
-    (tmp_path / "file").write_text("a file")
-    (tmp_path / "folder").mkdir()
-    with pytest.raises(OSError, match=r"missing|file|folder|proc"):
-        table.save(tmp_path / place, progress=False)
-    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "folder"]
-
-
 @pytest.mark.parametrize(
     ("place", "error"),
     [
         ("missing/table.npy", FileNotFoundError),
         ("file/table.npy", NotADirectoryError),
         ("folder", IsADirectoryError),
+        ("/proc/table.npy", OSError),
     ],
 )
-def test_system_errors(
+def test_invalid_places(
     archive: a2store.Archive, table: a2store.StepTable, tmp_path: Path, place: str, error: type[OSError]
 ) -> None:
     (tmp_path / "file").write_text("a file")
     (tmp_path / "folder").mkdir()
-    with pytest.raises(error) as caught:
-        table.save(tmp_path / place, progress=False)
-    assert str(tmp_path) in caught.value.filename
-    with pytest.raises(error) as caught:
-        archive.sql("SELECT * FROM steps").materialize(path=tmp_path / place, progress=False)
-    assert str(tmp_path) in caught.value.filename
+    path = tmp_path / place
+    for save in (
+        lambda: table.save(path, progress=False),
+        lambda: archive.sql("SELECT * FROM steps").materialize(path=path, progress=False),
+    ):
+        with pytest.raises(error) as caught:
+            save()
+        assert caught.value.filename.startswith("/proc" if place.startswith("/proc") else str(tmp_path))
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "folder"]
 
 
 def test_names_that_numpys_header_cannot_hold(archive: a2store.Archive, tmp_path: Path) -> None:

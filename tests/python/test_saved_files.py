@@ -53,13 +53,6 @@ def test_wrong_parameters_are_named(made: a2store.Archive, name: str, params: di
     assert "\n" not in str(caught.value)
 
 
-def test_values_of_unsupported_types(made: a2store.Archive) -> None:
-    with pytest.raises(TypeError):
-        made.query("high_score", min_score=[1])  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="expected integers of"):
-        made.query("high_score", min_score=2**64)
-
-
 def test_values_that_fit_their_types(made: a2store.Archive) -> None:
     count = made.query("high_score", min_score=500).count()
     assert 0 < count < made.num_steps

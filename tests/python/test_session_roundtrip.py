@@ -144,22 +144,6 @@ def test_whole_games_become_a_session(tmp_path: Path) -> None:
         export(archive, out)
 
 
-@pytest.mark.parametrize("action", [False, True])
-def test_moves_of_an_exported_session(games: list[Game], tmp_path: Path, action: bool) -> None:
-    session = tmp_path / "2026_model=test"
-    formats.write_session(session, games, action=action)
-    archive = ingested(tmp_path, session)
-    plain = export(archive, tmp_path / "plain", moves=False)
-    formats.write_session(tmp_path / "expected", games)
-    assert_same_games(plain, tmp_path / "expected")
-    if action:
-        assert_same_games(export(archive, tmp_path / "moves", moves=True), session)
-    else:
-        with pytest.raises(ValueError, match="run 0: an unknown move at step"):
-            export(archive, tmp_path / "moves", moves=True)
-        assert not (tmp_path / "moves").exists()
-
-
 def test_ids_from_2_to_the_63_on_keep_their_bits(tmp_path: Path) -> None:
     """SQLite stores such ids as negative numbers, and so does ``runs.source_id``."""
     session = tmp_path / "session"
@@ -167,9 +151,7 @@ def test_ids_from_2_to_the_63_on_keep_their_bits(tmp_path: Path) -> None:
     rows = np.load(session / "steps.npy")
     rows["run_id"] += np.uint64(2**63)
     np.save(session / "steps.npy", rows)
-    with sqlite3.connect(session / "metadata.db") as database:
-        database.execute("UPDATE runs SET id = id - 9223372036854775807 - 1")
-    database.close()
+    formats.execute(session / "metadata.db", "UPDATE runs SET id = id - 9223372036854775807 - 1")
     archive = ingested(tmp_path, session)
     ids = pa.table(archive.sql("SELECT source_id FROM runs ORDER BY run_id"))["source_id"].to_pylist()
     assert [number % 2**64 for number in ids] == np.unique(rows["run_id"]).tolist()

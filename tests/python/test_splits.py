@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import a2store
@@ -33,18 +32,6 @@ def test_train_test_split(archive: a2store.Archive, table: a2store.StepTable) ->
     held_out = set(keys(table.train_test_split(0.3, seed=5)[1]).tolist())
     for side, is_test in zip(part.train_test_split(0.3, seed=5), (False, True), strict=True):
         assert all((key in held_out) == is_test for key in keys(side).tolist())
-
-
-def test_a_pack_splits_like_its_table(archive: a2store.Archive, tmp_path: Path) -> None:
-    archive.export_runs("SELECT run_id FROM runs WHERE run_id % 2 = 0", tmp_path / "p.a2pack", format="a2pack")
-    pack = a2store.PackReader.open(tmp_path / "p.a2pack")
-    table = pack.to_table()
-    for share in (0.0, 0.3, 1.0):
-        train, test = pack.train_test_split(share, seed=2)
-        views = table.train_test_split(share, seed=2)
-        for found, view in zip((train, test), views, strict=True):
-            assert found.dtype == np.uint64
-            assert found.tolist() == np.unique(view["run_id"]).tolist()
 
 
 def test_wrong_splits(table: a2store.StepTable, archive: a2store.Archive, tmp_path: Path) -> None:

@@ -83,18 +83,6 @@ def chosen(symmetric: Columns, original: Columns) -> Array:
     return which(symmetric, original)
 
 
-def test_the_oracle_has_the_eight_symmetries(original: Columns) -> None:
-    assert len({tuple(turned(np.arange(16).reshape(4, 4), k).ravel()) for k in range(8)}) == 8
-    # Sliding and turning commute, which ties moves to boards.
-    for board in oracle.tokens(np.unique(original["board"])[::500]):
-        for symmetry in range(8):
-            new = oracle.packed(turned(board.reshape(4, 4), symmetry).ravel().tolist())
-            for move in range(4):
-                slid = oracle.cells(oracle.slide(oracle.packed(board.tolist()), move))
-                expected = turned(np.array(slid).reshape(4, 4), symmetry).ravel().tolist()
-                assert oracle.cells(oracle.slide(new, IMAGES[symmetry][move])) == expected
-
-
 def test_every_row_is_transformed_by_one_symmetry(symmetric: Columns, original: Columns, chosen: Array) -> None:
     assert chosen.any(1).all()
     # Several symmetries explain a row only if the row is the same under them.
@@ -163,18 +151,3 @@ def test_a_missing_move_stays_missing(archive: a2store.Archive, original: Column
     found = served([table.loader(1000, seed=1, symmetries=True)])
     assert set(found["move"].tolist()) == {255}
     assert which(found, {**original, "move": found["move"]}).any(1).all()
-
-
-def test_the_state_includes_symmetries(table: a2store.StepTable) -> None:
-    loaders = [table.loader(1000, seed=1, symmetries=symmetries) for symmetries in (False, True)]
-    assert [loader.state_dict()["symmetries"] for loader in loaders] == [False, True]
-    for loader, other in (loaders, reversed(loaders)):
-        with pytest.raises(a2store.StateMismatchError, match="symmetries"):
-            loader.load_state_dict(other.state_dict())
-    whole = list(loaders[1])
-    resumed = table.loader(500, seed=1, symmetries=True)
-    loaders[1].set_epoch(0)
-    begun = iter(loaders[1])
-    next(begun), next(begun)
-    resumed.load_state_dict(loaders[1].state_dict())
-    assert_same(np.concatenate([batch.board for batch in resumed]), np.concatenate([b.board for b in whole[2:]]))

@@ -133,11 +133,6 @@ def test_take(table: a2store.StepTable, expected: dict[str, Array], indices: Any
     assert_same(batch.ev_legal, oracle.mask_bits(expected["ev_legal"][rows]))
 
 
-def test_take_of_every_row_in_a_random_order(table: a2store.StepTable, expected: dict[str, Array]) -> None:
-    order = np.random.default_rng(2).permutation(len(table))
-    assert_same(table.take(order).board, expected["board"][order])
-
-
 @pytest.mark.parametrize("dtype", ["i8", "u8", "i4"])
 def test_take_out_of_bounds(table: a2store.StepTable, dtype: str) -> None:
     for index in (len(table), len(table) + 5, 2**31 - 1):

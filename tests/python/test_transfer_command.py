@@ -77,7 +77,7 @@ def check(path: Path, format_name: str, games: Sequence[Game], files: Sequence[b
         assert [run.boards for run in runs if isinstance(run, formats.Run)] == [game.boards for game in games]
 
 
-@pytest.mark.parametrize("format_name", ["original", "a2run2", "a2pack", "npy", "jsonl"])
+@pytest.mark.parametrize("format_name", ["original", "a2run2", "a2pack", "packdat", "npy", "jsonl"])
 def test_export_and_convert_write_every_format(kept: Kept, tmp_path: Path, format_name: str) -> None:
     out = tmp_path / "exported"
     done = report("export", kept.archive, "--format", format_name, "--out", out, "--workers", 2)
@@ -153,15 +153,6 @@ def test_options_of_each_format(kept: Kept, tmp_path: Path) -> None:
     logs.check_steps_jsonl(tmp_path / "of-archive", kept.files)
 
 
-@pytest.mark.parametrize("format_name", ["packdat", "npy"])
-def test_merge(kept: Kept, tmp_path: Path, format_name: str) -> None:
-    out = tmp_path / "out"
-    run("export", kept.archive, "--format", format_name, "--out", out)
-    check(out, format_name, kept.games, kept.files)
-    run("convert", out, kept.pack, "--format", format_name, "--out", tmp_path / "merged")
-    check(tmp_path / "merged", format_name, [*kept.games, *kept.games], [])
-
-
 def test_bad_input_is_status_1_and_leaves_nothing(kept: Kept, tmp_path: Path) -> None:
     bad = tmp_path / "bad.a2pack"
     bad.write_bytes(kept.pack.read_bytes())
@@ -189,9 +180,7 @@ def test_bad_input_is_status_1_and_leaves_nothing(kept: Kept, tmp_path: Path) ->
         "export ARCHIVE --format a2pack --out out --compress gzip",
         "export ARCHIVE --format npy --out out --shard-rows 0",
         "export ARCHIVE --format a2pack --out out --workers 0",
-        "export absent.a2 --format original --out out",
         "convert --format npy --out out",
-        "convert absent --format npy --out out",
         "convert PACK --format original --out out",
         "convert PACK --format a2pack --out absent/out",
     ],

@@ -147,12 +147,14 @@ def test_packs_and_their_tables_split_alike(folder: Path, tmp_path: Path) -> Non
         a2store.convert(both, tmp_path / "both.a2pack", format="a2pack", progress=False)
     pack = a2store.PackReader.open(tmp_path / "both.a2pack")
     table = pack.to_table()
-    for seed in range(5):
-        train, test = pack.train_test_split(0.4, seed=seed)
+    for seed, share in ((0, 0.0), (1, 0.4), (2, 0.4), (3, 0.4), (4, 1.0)):
+        train, test = pack.train_test_split(share, seed=seed)
         boards = [{pack[int(index)].boards.tobytes() for index in part} for part in (train, test)]
         assert boards[0].isdisjoint(boards[1])
         assert len(boards[0]) + len(boards[1]) == NUM_GAMES
-        assert set(test.tolist()) == set(np.asarray(table.train_test_split(0.4, seed=seed)[1])["run_id"].tolist())
+        for found, view in zip((train, test), table.train_test_split(share, seed=seed), strict=True):
+            assert found.dtype == np.uint64
+            assert found.tolist() == np.unique(view["run_id"]).tolist()
 
 
 def test_a_conversion_counts_repeated_games(folder: Path, tmp_path: Path) -> None:

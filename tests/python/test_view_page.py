@@ -26,10 +26,10 @@ import a2store
 import duck
 import oracle
 from annotations import predictions
-from browser import Page
+from browser import Page, percent
 from oracle import Game
 from test_large_tiles import GAMES, packed, write_log
-from viewing import Server
+from viewing import Server, short
 
 EVIL = "<img src=x onerror=alert(1)>'; --"
 RUNS = 14
@@ -361,11 +361,6 @@ def test_keys_of_the_list(view: Explorer, archive: a2store.Archive) -> None:
 # The replay
 
 
-def short(value: float) -> float:
-    """Return the number that a page reads: the shortest text of a 32-bit value."""
-    return float(str(np.float32(value)))
-
-
 class Figures:
     """The figures of a run, computed with NumPy."""
 
@@ -437,14 +432,6 @@ def place_of(at: int, figures: Figures) -> str:
     return "Final board" if at == len(figures.run) else f"Step {at:,}"
 
 
-def share(value: float) -> str:
-    """Return a share as the page writes it."""
-    percent = value * 100
-    distance = min(abs(percent), abs(100 - percent))
-    digits = 0 if distance == 0 else 3 if distance < 0.1 else 2 if distance < 1 else 1
-    return f"{percent:.{digits}f}"
-
-
 def check_position(view: Explorer, figures: Figures, at: int) -> dict[str, Any]:
     """Compare the content of the replay with ``Archive.run``, and return this content."""
     names = [f"Run {figures.run_id}", place_of(at, figures)]
@@ -510,9 +497,9 @@ def test_the_figures_of_models(view: Explorer, archive: a2store.Archive) -> None
             prefers, top, prefers_two, top_two, logp, p = move["cells"][2:]
             for text, row in ((prefers, one), (prefers_two, two)):
                 assert ("★" in text) == (row["argmax_head"] == direction)
-                assert "★" not in text or f"★ {share(short(row['argmax_prob']))} %" in text
-            assert top == f"{share(short(one[f'policy_p1_{name}']))} %"
-            assert top_two == f"{share(short(two[f'policy_p1_{name}']))} %"
+                assert "★" not in text or f"★ {percent(short(row['argmax_prob']))} %" in text
+            assert top == f"{percent(short(one[f'policy_p1_{name}']))} %"
+            assert top_two == f"{percent(short(two[f'policy_p1_{name}']))} %"
             assert float(logp) == pytest.approx(two[f"policy_logp_{name}"], abs=6e-4)
             probability = np.exp(float(two[f"policy_logp_{name}"]))
             assert float(p.removesuffix(" %")) == pytest.approx(100 * probability, abs=0.06)
@@ -695,7 +682,7 @@ def check_found(view: Explorer, digits: str, mask: int = 0) -> None:
     shown = {name: cells for name, *cells in view.js(READ_MOVES)}
     for move in answer["moves"]:
         num, part, mean, best = shown.pop(names[move["move"]])[:4]
-        assert (num, part) == (f"{move['num_steps']:,}", f"{share(move['num_steps'] / answer['num_found'])} %")
+        assert (num, part) == (f"{move['num_steps']:,}", f"{percent(move['num_steps'] / answer['num_found'])} %")
         assert best == f"{move['max_score']:,}"
         assert float(mean.replace(",", "")) == pytest.approx(move["mean_score"], rel=1e-3)
     assert {cells[0] for cells in shown.values()} <= {"0"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import random
 import select
 import shutil
@@ -41,7 +40,7 @@ from faults.checks import LONG
 from oracle import Array, Game
 from test_large_tiles import GAMES, slide, write_log
 from threads import HANGS, eventually
-from viewing import UNAUTHORIZED, Client, Connection, Events, Server
+from viewing import UNAUTHORIZED, Client, Connection, Events, Server, short
 
 SESSION_ID = 1000
 """The first id of ``formats.write_session``."""
@@ -102,11 +101,6 @@ def client(server: Server) -> Client:
 @pytest.fixture(scope="module")
 def connection(archive: a2store.Archive) -> duckdb.DuckDBPyConnection:
     return duck.connect(archive)
-
-
-def short(value: float | None) -> float | None:
-    """Return the float64 with the shortest text of a float32."""
-    return None if value is None else float(str(np.float32(value)))
 
 
 def same_time(found: str | None, expected: datetime | None) -> bool:
@@ -687,12 +681,6 @@ def test_files_that_are_replaced(growing: tuple[Path, list[Path]]) -> None:
 # The report
 
 
-def data_of(page: str) -> dict[str, Any]:
-    before, after = report_page.MARKER.split("{}")
-    data: dict[str, Any] = json.loads(page.split(before, 1)[1].split(after, 1)[0])
-    return data
-
-
 def test_the_report(client: Client, archive: a2store.Archive) -> None:
     found = client.ask("/api/report", {})
     assert found["version"] == archive.version
@@ -702,7 +690,7 @@ def test_the_report(client: Client, archive: a2store.Archive) -> None:
     assert "default-src 'none'" in policy
     assert "frame-ancestors 'self'" in policy
     assert "script-src 'sha256-" in policy
-    results, expected = data_of(answer.body.decode())["results"], report_page.report(archive)["results"]
+    results, expected = report_page.data_of(answer.body.decode())["results"], report_page.report(archive)["results"]
     assert list(results) == list(expected)
     for name, result in expected.items():
         assert {**results[name], "seconds": 0} == {**result, "seconds": 0}, name
@@ -710,7 +698,7 @@ def test_the_report(client: Client, archive: a2store.Archive) -> None:
     assert client.ask("/api/report", {"by": "engine", "where": " "}) == found
 
     narrow = client.ask("/api/report", {"where": "engine = 'alpha' OR engine = 'beta'", "compare": ["alpha", "beta"]})
-    data = data_of(client.get(narrow["url"]).body.decode())
+    data = report_page.data_of(client.get(narrow["url"]).body.decode())
     assert data["where"] == "engine = 'alpha' OR engine = 'beta'"
     counted = data["results"]["length_histogram"]
     place = counted["columns"].index("num_runs")

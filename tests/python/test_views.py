@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from itertools import islice, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -155,11 +155,7 @@ def test_a_view_of_a_view(archive: a2store.Archive, table: a2store.StepTable) ->
         ({"phase": ["early", "Late"]}, ValueError, "phase.*Late"),
         ({"phase": 3}, TypeError, None),
         ({"engine": 3}, TypeError, None),
-        ({"min_score": -1}, ValueError, "min_score: .*found -1"),
-        ({"min_score": 1.5}, TypeError, "min_score: expected an int, found float"),
-        ({"min_score": 2**64}, ValueError, f"min_score: .*found {2**64}"),
         ({"min_score": np.int64(-1)}, ValueError, "min_score"),
-        ({"max_score": "1"}, TypeError, None),
         ({"run_ids": [1, -1]}, ValueError, r"run_ids: expected 0\.\.=4294967295, found -1"),
         ({"run_ids": np.array([1, -1])}, ValueError, r"run_ids: expected 0\.\.=4294967295, found -1"),
         ({"run_ids": np.array([1, -1], "i1")}, ValueError, r"run_ids: expected 0\.\.=4294967295, found -1"),
@@ -167,20 +163,17 @@ def test_a_view_of_a_view(archive: a2store.Archive, table: a2store.StepTable) ->
         ({"run_ids": [2**32]}, ValueError, "run_ids.*4294967296"),
         ({"run_ids": [2**63]}, ValueError, f"run_ids.*{2**63}"),
         ({"run_ids": [-(2**63) - 1]}, ValueError, f"run_ids.*{-(2**63) - 1}"),
-        ({"run_ids": [2**200]}, ValueError, f"run_ids.*{2**200}"),
         ({"run_ids": np.array([2**64 - 1], "u8")}, ValueError, f"run_ids.*{2**64 - 1}"),
-        ({"run_ids": [0.5]}, TypeError, "integers"),
         ({"run_ids": [1.0]}, TypeError, "integers"),
         ({"run_ids": np.array([1.0])}, TypeError, "integers"),
-        ({"run_ids": [True]}, TypeError, "integers"),
         ({"run_ids": np.array([True])}, TypeError, "integers"),
-        ({"run_ids": ["1"]}, TypeError, "integers"),
         ({"run_ids": 1}, TypeError, None),
     ],
 )
 def test_invalid_conditions_are_rejected(
     table: a2store.StepTable, options: Any, error: Any, message: str | None
 ) -> None:
+    """test_arguments.py tries other integers and types."""
     with pytest.raises(error, match=message):
         table.filter(**options)
 
@@ -286,21 +279,6 @@ def test_fingerprints_of_views(archive: a2store.Archive, table: a2store.StepTabl
         table.filter(engine="alpha").filter(phase="mid").fingerprint
         == table.filter(engine="alpha", phase="mid").fingerprint
     )
-
-
-def test_the_state_of_a_view(table: a2store.StepTable) -> None:
-    train, val = table.split(0.3)
-    loader = train.loader(300, seed=1)
-    whole = row_keys(loader)
-    loader.set_epoch(0)
-    for _ in islice(loader, 4):
-        pass
-    resumed = table.split(0.3)[0].loader(700, seed=1)
-    resumed.load_state_dict(loader.state_dict())
-    assert_same(row_keys(resumed), whole[1200:])
-    for other in (val, table, train.filter(phase="late"), table.split(0.3, seed=1)[0]):
-        with pytest.raises(a2store.StateMismatchError, match="rows"):
-            other.loader(300, seed=1).load_state_dict(loader.state_dict())
 
 
 def test_a_view_outlives_its_table(archive: a2store.Archive) -> None:

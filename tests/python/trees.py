@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import sqlite3
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -144,9 +143,7 @@ def write_others(tree: Tree) -> None:
     (folder / "noise").write_bytes(random.Random(1).randbytes(5000))
     np.save(folder / "weights.npy", np.ones((3, 4), "f4"))
     np.save(folder / "rows.npy", np.zeros(5, [("board", "<u8"), ("label", "<f4")]))
-    with sqlite3.connect(folder / "other.db") as database:
-        database.execute("CREATE TABLE runs(name TEXT)")
-    database.close()
+    formats.execute(folder / "other.db", "CREATE TABLE runs(name TEXT)")
     (folder / ".hidden.a2run2").write_bytes(b"A2T1")
     (folder / "half.a2run2.tmp").write_bytes(b"A2T1")
     tree.others += folder.iterdir()

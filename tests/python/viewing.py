@@ -17,11 +17,18 @@ from functools import cached_property
 from types import TracebackType
 from typing import Any, Self
 
+import numpy as np
+
 from archives import command
 from threads import HANGS
 
 ADDRESS = re.compile(r"http://127\.0\.0\.1:(\d+)/\?token=(\S+)")
 SEE_OTHER, UNAUTHORIZED = 303, 401
+
+
+def short(value: Any) -> Any:
+    """Return the number that a page reads: the float64 with the shortest text of a float32."""
+    return None if value is None else float(str(np.float32(value)))
 
 
 @dataclass(frozen=True)
