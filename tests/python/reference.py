@@ -1,4 +1,4 @@
-"""Writes the docstrings of the extension into its stub, or with ``--api`` the API reference, ``docs/api.md``.
+"""Writes the docstrings of the extension into its stub. ``api`` returns the API reference, a page of the site.
 
 The text of a docstring is written once: in Rust, above the item, or in Python. The stub has the types. Methods that
 CPython describes itself, such as ``__len__``, have their docstrings only in the stub.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-import sys
 import textwrap
 from collections.abc import Iterator
 from functools import cache
@@ -23,7 +22,6 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "python" / "a2store"
 STUB = PACKAGE / "_a2store.pyi"
 ERRORS = PACKAGE / "_errors.py"
-API = ROOT / "docs" / "api.md"
 WIDTH = 120
 
 MODULES = {
@@ -277,7 +275,6 @@ def section(path: Path, name: str, place: int, heading: str) -> Iterator[str]:
 def api() -> str:
     """Return the API reference."""
     pieces = [
-        "<!-- Written by `make docs`. To change a text, change the docstring. -->",
         "# API reference",
         "The public names of the Python package. `help` shows the same texts.",
     ]
@@ -309,7 +306,4 @@ def api() -> str:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--api"]:
-        API.write_text(api())
-    else:
-        STUB.write_text(stub())
+    STUB.write_text(stub())

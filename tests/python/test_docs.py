@@ -6,6 +6,7 @@ import html
 import json
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,25 @@ def test_every_list_of_export_formats(tmp_path: Path) -> None:
     assert literals == [formats, [name for name in formats if name != "original"]]
     table = [line for line in (ROOT / "docs" / "formats.md").read_text().splitlines() if line.startswith("| `")]
     assert set(formats) - {"original"} <= {line.split("`")[1] for line in table}
+
+
+def test_the_site_lists_every_page() -> None:
+    listed = tomllib.loads((ROOT / "zensical.toml").read_text())["project"]["nav"]
+    pages = [page for section in listed for pages in section.values() for page in pages]
+    generated = ["api.md", "changelog.md", "command.md", "contributing.md", "index.md"]
+    assert sorted(pages) == sorted([*generated, *(path.name for path in ROOT.glob("docs/*.md"))])
+
+
+def test_troubleshooting_shows_real_messages() -> None:
+    """Each word of a message that is not a value is in the sources, or in those of a dependency."""
+    sources = "".join(path.read_text() for path in ROOT.glob("src/**/*.rs"))
+    sources += "No space left on device, Generic S3 error, No field named"
+    cells = re.findall(r"^\| (`.*?) \|", (ROOT / "docs" / "troubleshooting.md").read_text(), re.MULTILINE)
+    messages = {message for cell in cells for message in re.findall("`([^`]+)`", cell)}
+    assert len(messages) > 25
+    for message in messages:
+        parts = re.split("…|: |(?:expected|found|limit of) ", message)
+        assert [part for part in parts if part.strip(" :.=,") not in sources] == [], message
 
 
 def test_the_example_patches_apply() -> None:
