@@ -16,7 +16,7 @@ WORKERS ?= 3
 # All tests of a module run in one process, so that shared fixtures are built once.
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo check test torture build lint fmt stubs bench page browser engines docs wheel clean
+.PHONY: help demo check test torture build lint fmt stubs bench page browser engines docs site wheel check-wheel clean
 
 help:
 	@echo 'make demo    simulate, ingest, query, materialize and serve generated games'
@@ -31,8 +31,10 @@ help:
 	@echo 'make engines install Dask and Ray, for the tests of clusters'
 	@echo 'make browser install Chromium for the tests of pages, on Debian as root'
 	@echo 'make page    the pages of the report and of the explorer, from explore/web'
-	@echo 'make docs    the API documentation: of the crate, and of the package as docs/api.md'
-	@echo 'make wheel   an optimized wheel in dist/'
+	@echo 'make site    the website of the documentation, in dist/site'
+	@echo 'make docs    the documentation of the crate'
+	@echo 'make wheel   an optimized wheel in dist/, for Linux distributions since 2018'
+	@echo 'make check-wheel  install this wheel in fresh environments and use it; PYTHONS="python3.11 python3.13"'
 
 # Debian's venv module comes without pip, so the system's pip installs it.
 $(BIN)/python:
@@ -151,12 +153,27 @@ bench: extension $(VENV)/test-tools
 	$(CARGO) bench --profile release --locked
 	$(BIN)/python benches/side_by_side
 
-docs: extension $(VENV)/test-tools
-	$(BIN)/python tests/python/reference.py --api
+docs:
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --release --no-deps --locked
 
-wheel: $(VENV)/tools
-	$(BIN)/maturin build --locked --out dist
+$(VENV)/site-tools: requirements/site.txt $(VENV)/tools
+	$(PIP) -r requirements/site.txt
+	@touch $@
+
+site: extension $(VENV)/site-tools $(VENV)/test-tools
+	$(BIN)/python docs/site.py
+	$(BIN)/zensical build --strict
+
+$(VENV)/wheel-tools: requirements/wheel.txt $(VENV)/tools
+	$(PIP) -r requirements/wheel.txt
+	@touch $@
+
+# Zig links against the glibc of 2018, so the wheel runs on distributions since then.
+wheel: $(VENV)/wheel-tools
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/maturin build --locked --zig --compatibility manylinux_2_28 --out dist
+
+check-wheel: $(VENV)/wheel-tools
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/check_wheel.py $(PYTHONS)
 
 clean:
 	rm -rf $(VENV) dist demo python/a2store/*.so
