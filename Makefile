@@ -33,8 +33,8 @@ help:
 	@echo 'make page    the pages of the report and of the explorer, from explore/web'
 	@echo 'make site    the website of the documentation, in dist/site'
 	@echo 'make docs    the documentation of the crate'
-	@echo 'make wheel   an optimized wheel in dist/, for Linux distributions since 2018'
-	@echo 'make check-wheel  install this wheel in fresh environments and use it; PYTHONS="python3.11 python3.13"'
+	@echo 'make wheel   an optimized wheel in dist/, for Linux with glibc 2.28 or newer'
+	@echo 'make check-wheel  install the wheel of dist/ in fresh environments and use it; PYTHONS="python3.11 python3.13"'
 
 # Debian's venv module comes without pip, so the system's pip installs it.
 $(BIN)/python:
@@ -168,7 +168,7 @@ $(VENV)/wheel-tools: requirements/wheel.txt $(VENV)/tools
 	$(PIP) -r requirements/wheel.txt
 	@touch $@
 
-# Zig links against the glibc of 2018, so the wheel runs on distributions since then.
+# Zig links against glibc 2.28, so the wheel runs on RHEL 8, Debian 10, Ubuntu 20.04 and newer systems.
 wheel: $(VENV)/wheel-tools
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/maturin build --locked --zig --compatibility manylinux_2_28 --out dist
 

@@ -1,4 +1,4 @@
-"""Write the pages of the site into dist/pages: docs/, the README, the CHANGELOG, `--help`, and the docstrings.
+"""Write the pages of the site into dist/pages: docs/, other Markdown files, examples, `--help`, and the docstrings.
 
 python docs/site.py
 """
@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -33,9 +34,9 @@ def with_links_between_pages(text: str) -> str:
     return re.sub(r"\[([^\]]+)\]\((?!https?:|#|images/|examples/|\w+\.md)[^)]*\)", r"\1", text)
 
 
-def help_of(*names: str) -> str:
+def help_of(command: str, *names: str) -> str:
     """Return the help of a command."""
-    words = [sys.executable, "-m", "a2store", *names, "--help"]
+    words = [str(Path(sys.executable).with_name(command)), *names, "--help"]
     # The width of a page.
     environment = {**os.environ, "COLUMNS": "76"}
     return subprocess.run(words, capture_output=True, text=True, check=True, env=environment).stdout
@@ -47,27 +48,25 @@ def commands_in(text: str) -> list[str]:
     return [name for name in re.findall(r"^  (\S+)", listed, re.MULTILINE) if name != "help"]
 
 
-def command() -> str:
-    """Return the page with the help of each command."""
-    whole = help_of()
-    pieces = ["# The command", "`a2store COMMAND --help` shows the same texts.", f"```text\n{whole}```"]
-    for name in commands_in(whole):
-        text = help_of(name)
-        pieces += [f"## {name}", f"```text\n{text}```"]
-        for part in commands_in(text):
-            pieces += [f"### {name} {part}", f"```text\n{help_of(name, part)}```"]
-    return "\n\n".join(pieces) + "\n"
+def helps(*names: str) -> Iterator[str]:
+    """Return the help of a command and of all commands in it."""
+    text = help_of(*names)
+    yield f"{'#' * (len(names) + 1)} {' '.join(names)}"
+    yield f"```text\n{text}```"
+    for name in commands_in(text):
+        yield from helps(*names, name)
 
 
 def main() -> None:
     """Write the pages."""
     shutil.rmtree(PAGES, ignore_errors=True)
     shutil.copytree(ROOT / "docs", PAGES, ignore=shutil.ignore_patterns("*.py"))
-    shutil.copytree(ROOT / "examples", PAGES / "examples")
+    shutil.copytree(ROOT / "examples", PAGES / "examples", ignore=shutil.ignore_patterns("__pycache__"))
     sources = {"index": "README.md", "changelog": "CHANGELOG.md", "contributing": "CONTRIBUTING.md"}
     for page, source in sources.items():
         (PAGES / f"{page}.md").write_text((ROOT / source).read_text())
-    (PAGES / "command.md").write_text(command())
+    commands = ["# The commands", "`--help` shows the same texts.", *helps("a2store"), *helps("a2pack")]
+    (PAGES / "command.md").write_text("\n\n".join(commands) + "\n")
     (PAGES / "api.md").write_text(reference.api())
     for path in PAGES.glob("*.md"):
         path.write_text(with_links_between_pages(path.read_text()))

@@ -24,7 +24,7 @@ IMPORT = "import time; begun = time.perf_counter(); import a2store; print(time.p
 
 def run(*words: str | Path, path: str) -> str:
     """Run a command in an empty folder, with only this PATH, and return its output."""
-    environment = {"PATH": path, "HOME": os.environ.get("HOME", "/")}
+    environment = {**os.environ, "PATH": path}
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(words, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     return done.stdout
@@ -54,9 +54,14 @@ def check(wheel: Path, python: str, extras: list[str]) -> None:
 
 def main() -> None:
     """Check the newest wheel."""
-    wheel = max((ROOT / "dist").glob("*.whl"), key=lambda path: path.stat().st_mtime)
+    wheels = sorted((ROOT / "dist").glob("*.whl"), key=lambda path: path.stat().st_mtime)
+    if not wheels:
+        raise SystemExit("dist: expected a wheel, found none: run make wheel")
+    wheel = wheels[-1]
     assert "-abi3-manylinux_2_28_" in wheel.name, wheel.name
-    print(subprocess.run(["auditwheel", "show", wheel], stdout=subprocess.PIPE, text=True, check=True).stdout.strip())
+    shown = subprocess.run(["auditwheel", "show", wheel], stdout=subprocess.PIPE, text=True, check=True).stdout
+    print(shown.strip())
+    assert '"manylinux_2_28_' in " ".join(shown.split())
     size = wheel.stat().st_size
     unpacked = sum(file.file_size for file in ZipFile(wheel).infolist())
     print(f"{wheel.name}: {size / 1e6:.1f} MB, {unpacked / 1e6:.1f} MB unpacked")

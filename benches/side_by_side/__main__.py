@@ -3,9 +3,9 @@
     python benches/side_by_side [PART ...] [--archive PATH | --steps N] [--rounds N] [--json FILE]
                                 [--only REGEX] [--memory] [--seconds S] [--small]
 
-The parts are ``gather``, ``loader``, ``materialize``, ``queries``, ``cluster``, ``ingest``, ``formats``, ``played``,
-``annotations`` and ``writers``. The last five create their own files. Without a part, all run. Each competitor's answer
-is checked first, rounds alternate between the competitors, and figures are medians.
+The parts are ``gather``, ``loader``, ``materialize``, ``epochs``, ``queries``, ``cluster``, ``ingest``, ``formats``,
+``played``, ``annotations`` and ``writers``. The last five create their own files. Without a part, all run. Each
+competitor's answer is checked first, rounds alternate between the competitors, and figures are medians.
 
 ``queries`` and ``cluster`` create their archive once and cache it in ``target/side_by_side``. With ``--memory``,
 ``queries`` measures the memory of a2store's queries under a limit instead of times. ``--small`` runs everything once on
@@ -25,6 +25,7 @@ from typing import Any
 
 import annotated
 import cluster
+import epochs
 import gather
 import ingest
 import loader
@@ -43,6 +44,7 @@ PARTS = (
     "gather",
     "loader",
     "materialize",
+    "epochs",
     "queries",
     "cluster",
     "ingest",
@@ -55,6 +57,7 @@ STEPS = 20_000_000
 QUERIED_STEPS = 30_000_000
 SMALL: dict[Any, dict[str, Any]] = {
     cluster: {"STARTS": 2, "TASKS": (2, 6)},
+    epochs: {"SECONDS": 0.1},
     gather: {"CALLS": 1, "LANCE_ROWS": 0},
     ingest: {
         "RUNS": 4,
@@ -154,6 +157,8 @@ def measure(report: Report, path: Path, parts: set[str], rounds: int | None) -> 
         del steps
     if "materialize" in parts:
         watched(report, "materialize", lambda: materialize.run(report, archive, rounds))
+    if "epochs" in parts:
+        watched(report, "epochs", lambda: epochs.run(report, archive, rounds))
 
 
 def main() -> None:
@@ -190,7 +195,7 @@ def main() -> None:
             watched(report, "query memory", lambda: query_memory.run(report, archive, options.only))
         elif "queries" in parts:
             watched(report, "queries", lambda: queries.run(report, archive, options.rounds, options.only))
-    if parts & {"gather", "loader", "materialize"}:
+    if parts & {"gather", "loader", "materialize", "epochs"}:
         with tempfile.TemporaryDirectory(prefix="side_by_side-") as folder:
             path = options.archive or generate(report, options.steps or STEPS, Path(folder))
             measure(report, path, parts, options.rounds)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-TOOLS = ("a2store", "numpy", "pyarrow", "duckdb", "polars", "torch", "pylance")
+TOOLS = ("a2store", "numpy", "pyarrow", "duckdb", "polars", "torch", "pylance", "datasets", "streaming-community")
 
 
 class Report:

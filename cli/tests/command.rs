@@ -49,9 +49,11 @@ fn games_are_simulated_ingested_and_queried() {
 
     let info = json(&stdout(folder, &["info", "games.a2", "--json"]));
     assert_eq!((&info["num_runs"], &info["engines"][0]["engine"]), (&5.into(), &"e".into()));
-    assert!(stdout(folder, &["info", "games.a2"]).contains("runs      5\n"));
+    let info = stdout(folder, &["info", "games.a2"]);
+    assert!(info.contains("runs      5\n") && info.lines().any(|line| line.trim_start().starts_with("e ")), "{info}");
     assert_eq!(json(&stdout(folder, &["history", "games.a2", "--json"]))[0]["added_runs"], 5);
     assert!(stdout(folder, &["history", "games.a2"]).lines().nth(1).unwrap().trim_start().starts_with("2  "));
+    assert!(stdout(folder, &["history", "games.a2"]).contains("ingest"));
 
     let by_name =
         ["sql", "games.a2", "SELECT count(*) AS n FROM steps WHERE engine = $e", "-p", "e=e", "--format", "json"];
@@ -59,8 +61,10 @@ fn games_are_simulated_ingested_and_queried() {
     let several = ["sql", "games.a2", "SELECT $b + $a AS x", "-p", "b=40", "-p", "a=2.5", "--format", "csv"];
     assert_eq!(stdout(folder, &several), "x\n42.5\n");
     let table = stdout(folder, &["sql", "games.a2", "SELECT run_id FROM runs", "--max-rows", "2"]);
-    assert!(table.ends_with("the first 2 rows\n"), "{table}");
-    assert!(stdout(folder, &["sql", "games.a2", "SELECT board FROM steps", "--explain"]).contains("DataSourceExec"));
+    assert!(table.contains("run_id") && table.ends_with("the first 2 rows\n"), "{table}");
+    let plan =
+        stdout(folder, &["sql", "games.a2", "SELECT board FROM steps WHERE move = $m", "-p", "m=1", "--explain"]);
+    assert!(plan.contains("DataSourceExec") && plan.contains("predicate="), "{plan}");
     let older = ["sql", "games.a2", "SELECT count(*) AS n FROM runs", "--version", "1", "--format", "csv"];
     assert_eq!(stdout(folder, &older), "n\n0\n");
 }

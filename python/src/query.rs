@@ -8,11 +8,11 @@ use crate::error::{OrRaise, Raised};
 use crate::support::arrow::{ArrowBatch, ArrowSchema, columns_and_types, stream_capsule};
 use crate::support::integers::{Bounded, Positive, U64};
 use crate::support::interrupt::{cancellable, checking, interruptible, signals};
-use crate::support::packages::{needed, signal_or, to_arrow, to_pandas, to_polars};
+use crate::support::packages::{needed, to_arrow, to_pandas, to_polars};
 use crate::support::progress::ProgressOption;
 use crate::support::values::names_from;
 use a2store::Query;
-use a2store::error::{Error, ErrorKind};
+use a2store::error::Error;
 use a2store::query::{QueryStream, RowFormat};
 use a2store::system::cancellation::CancellationToken;
 use a2store::system::process::lock;
@@ -40,7 +40,8 @@ impl PyQuery {
     }
 }
 
-/// A query as another package reads it. A stream passes on only the text of an error, so the error itself is kept here.
+/// A query as an Arrow stream for another package. A stream passes on only the text of an error, so this type keeps the
+/// error.
 #[pyclass(frozen)]
 struct Rows {
     query: Query,
@@ -62,22 +63,17 @@ impl Rows {
 }
 
 impl Rows {
-    /// Converts the result of a query. If the query fails, raises this package's exception, not that of the converter.
+    /// Converts the result of a query. If the query fails, raises a2store's exception instead of the converter's.
     fn converted<'py>(
         query: &Bound<'py, PyQuery>,
         convert: impl FnOnce(&Bound<'py, Rows>) -> PyResult<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (py, failure) = (query.py(), Arc::<Mutex<Option<Error>>>::default());
         let rows = Bound::new(py, Rows { query: query.get().query.clone(), failure: Arc::clone(&failure) })?;
-        convert(&rows).map_err(|raised| match lock(&failure).take() {
-            // The converter has raised the exception of the signal.
-            Some(error) if matches!(error.kind(), ErrorKind::Cancelled) => raised,
-            Some(error) => {
-                let own = error.raised();
-                own.set_cause(py, Some(raised));
-                own
-            }
-            None => raised,
+        convert(&rows).map_err(|raised| match py.check_signals() {
+            // A signal ends the stream, whose reader raises an error first.
+            Err(signal) => signal,
+            Ok(()) => lock(&failure).take().map_or(raised, Raised::raised),
         })
     }
 }
@@ -410,10 +406,7 @@ impl PyQuery {
     /// (array([11308, 14944, 21612]), 'a2store-expectimax-1')
     fn to_numpy<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         needed(slf.py(), "pyarrow", "to_numpy")?;
-        Rows::converted(slf, |rows| {
-            let arrays = rows.py().import("a2store._numpy")?.call_method1("arrays", (rows,));
-            arrays.map_err(|error| signal_or(rows.py(), error))
-        })
+        Rows::converted(slf, |rows| rows.py().import("a2store._numpy")?.call_method1("arrays", (rows,)))
     }
 
     /// Run the query, write its rows to a Parquet file as they are computed, and return their number.

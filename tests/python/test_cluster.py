@@ -263,7 +263,7 @@ def test_a_failed_task_fails_the_query(archive: a2store.Archive) -> None:
         return run()
 
     with pytest.raises(a2store.ClusterError, match=r"task \d: RuntimeError: the worker died") as caught:
-        archive.sql(GROUPS).on(Scripted(lost), tasks=2).count()
+        archive.sql(GROUPS).on(Scripted(lost), tasks=2).to_arrow()
     assert caught.value.kind == "task"
     assert isinstance(caught.value.__cause__, RuntimeError)
 

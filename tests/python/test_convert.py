@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -173,6 +174,9 @@ def test_lines(expected: list[Expected], tmp_path: Path) -> None:
         (tmp_path / f"{by_step}").mkdir()
         report = convert(paths, tmp_path / f"{by_step}", format="jsonl", by_step=by_step)
         assert report.path == tmp_path / f"{by_step}" / ("steps.jsonl" if by_step else "runs.jsonl")
+    convert(paths, tmp_path / "compact", format="jsonl", by_step=True, compact=True)
+    lines = (tmp_path / "compact").read_text().splitlines()
+    assert [json.loads(line)["pre_board"] for line in lines] == [board for run in runs for board in run.boards]
     convert(paths, tmp_path / "files.a2pack", format="a2pack")
     entries, _ = formats.read_pack(tmp_path / "files.a2pack")
     files = [entry.data for entry in entries if isinstance(entry, Payload)]

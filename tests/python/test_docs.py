@@ -69,10 +69,10 @@ def test_every_list_of_export_formats(tmp_path: Path) -> None:
 
 
 def test_the_site_lists_every_page() -> None:
-    listed = tomllib.loads((ROOT / "zensical.toml").read_text())["project"]["nav"]
-    pages = [page for section in listed for pages in section.values() for page in pages]
+    nav = tomllib.loads((ROOT / "zensical.toml").read_text())["project"]["nav"]
+    listed = [page for section in nav for pages in section.values() for page in pages]
     generated = ["api.md", "changelog.md", "command.md", "contributing.md", "index.md"]
-    assert sorted(pages) == sorted([*generated, *(path.name for path in ROOT.glob("docs/*.md"))])
+    assert sorted(listed) == sorted([*generated, *(path.name for path in ROOT.glob("docs/*.md"))])
 
 
 def test_troubleshooting_shows_real_messages() -> None:
@@ -80,10 +80,10 @@ def test_troubleshooting_shows_real_messages() -> None:
     sources = "".join(path.read_text() for path in ROOT.glob("src/**/*.rs"))
     sources += "No space left on device, Generic S3 error, No field named"
     cells = re.findall(r"^\| (`.*?) \|", (ROOT / "docs" / "troubleshooting.md").read_text(), re.MULTILINE)
-    messages = {message for cell in cells for message in re.findall("`([^`]+)`", cell)}
+    messages = re.findall("`([^`]+)`", "".join(cells))
     assert len(messages) > 25
     for message in messages:
-        parts = re.split("…|: |(?:expected|found|limit of) ", message)
+        parts = re.split("…|: |NAME|(?:expected|found|limit of) ", message)
         assert [part for part in parts if part.strip(" :.=,") not in sources] == [], message
 
 

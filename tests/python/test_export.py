@@ -247,7 +247,8 @@ def test_lines_equal_the_output_of_the_existing_tool(tree: Tree, tmp_path: Path)
     export(archive, tmp_path / "steps.jsonl", format="jsonl", by_step=True)
     logs.check_steps_jsonl(tmp_path / "steps.jsonl", files)
     # The pack of these runs gives the same lines, compact or not.
-    export(archive, tmp_path / "a.a2pack", format="a2pack")
+    export(archive, tmp_path / "a.a2pack", format="a2pack", compress="lz4")
+    assert formats.ENTRY.unpack_from((tmp_path / "a.a2pack").read_bytes(), 28)[3] == formats.LZ4
     for by_step in (False, True):
         for compact in (False, True):
             name = f"{by_step}-{compact}"

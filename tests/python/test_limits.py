@@ -319,6 +319,8 @@ result = "dropped"
 CALLS = {
     "stream": "patiently(lambda: pyarrow.table(query))",
     "batches": "patiently(lambda: list(map(len, pyarrow.RecordBatchReader.from_stream(query))))",
+    "to_arrow": "query.to_arrow()",
+    "to_polars": "query.to_polars()",
     "count": "query.count()",
     "explain": "query.explain(analyze=True)",
     "show": "query.show(10**9)",

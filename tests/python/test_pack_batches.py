@@ -177,8 +177,9 @@ def test_batches_of_chosen_steps(pack: a2store.PackReader, expected: dict[str, A
     assert sorted(shuffled["board"].tolist()) == sorted(expected["board"][train].tolist())
     assert shuffled["board"].tolist() != expected["board"][train].tolist()
     assert list(pack.iter_step_batches(3, indices=[])) == []
-    with pytest.raises(IndexError, match=str(num_steps)):
-        list(pack.iter_step_batches(3, indices=[num_steps]))
+    for bad in (num_steps, -num_steps - 1):
+        with pytest.raises(IndexError, match=str(num_steps)):
+            pack.iter_step_batches(3, indices=[bad])
 
 
 def test_a_table_of_a_pack_is_served_like_any_other(pack: a2store.PackReader, expected: dict[str, Array]) -> None:

@@ -642,5 +642,6 @@ def test_nothing_is_written(folder: Path, tmp_path: Path) -> None:
         client.ask("/api/sql", {"sql": "SELECT * FROM steps ORDER BY board"})
         client.download({"sql": "SELECT * FROM steps", "format": "parquet"})
         client.ask("/api/report", {})
+        assert client.post("/api/sql", {"sql": "COPY runs TO 'written.csv'"}).status in (400, 403)
     assert entries(folder) == before
     assert entries(temporary) == {}

@@ -274,6 +274,7 @@ def test_fingerprints_of_views(archive: a2store.Archive, table: a2store.StepTabl
         *table.split(0.1, seed=1),
     ]
     assert len({view.fingerprint for view in views}) == len(views)
+    assert all(view.loader().state_dict()["rows"] == view.fingerprint for view in views)
     # The fingerprint depends on the rows, not on the conditions.
     assert (
         table.filter(engine="alpha").filter(phase="mid").fingerprint

@@ -12,8 +12,7 @@ pub(crate) fn to_arrow<'py, T>(rows: &Bound<'py, T>) -> PyResult<Bound<'py, PyAn
 /// takes half a second.
 fn arrow_table<'py, T>(rows: &Bound<'py, T>, method: &str) -> PyResult<Bound<'py, PyAny>> {
     let reader = needed(rows.py(), "pyarrow", method)?.getattr("RecordBatchReader")?;
-    let table = reader.call_method1("from_stream", (rows.as_any(),)).and_then(|reader| reader.call_method0("read_all"));
-    table.map_err(|error| signal_or(rows.py(), error))
+    reader.call_method1("from_stream", (rows.as_any(),))?.call_method0("read_all")
 }
 
 /// Returns a `pandas.DataFrame` of an object with an Arrow stream.
@@ -24,20 +23,7 @@ pub(crate) fn to_pandas<'py, T>(rows: &Bound<'py, T>) -> PyResult<Bound<'py, PyA
 
 /// Returns a `polars.DataFrame` of an object with an Arrow stream.
 pub(crate) fn to_polars<'py, T>(rows: &Bound<'py, T>) -> PyResult<Bound<'py, PyAny>> {
-    let frame = needed(rows.py(), "polars", "to_polars")?.call_method1("DataFrame", (rows.as_any(),));
-    frame.map_err(|error| signal_or(rows.py(), error))
-}
-
-/// Returns the exception of a pending signal, or else `error`. A signal that ends a stream reaches its reader only as
-/// an error.
-pub(crate) fn signal_or(py: Python<'_>, error: PyErr) -> PyErr {
-    match py.check_signals() {
-        Err(signal) => {
-            signal.set_cause(py, Some(error));
-            signal
-        }
-        Ok(()) => error,
-    }
+    needed(rows.py(), "polars", "to_polars")?.call_method1("DataFrame", (rows.as_any(),))
 }
 
 /// Imports a package that a method requires.
