@@ -273,10 +273,9 @@ fn refused(path: &Path, error: &rusqlite::Error) -> Error {
         // Uses the system's error text, as for any other file.
         Some(Code::DiskFull) => Error::io(path, io::Error::from_raw_os_error(libc::ENOSPC)),
         Some(Code::ReadOnly) => Error::io(path, io::Error::other("SQLite could open it for reading only")),
-        // SQLite's text does not say what the system reported.
+        // SQLite's text does not say what the system reported last.
         Some(Code::SystemIoFailure) if !is_short => {
-            let system = io::Error::last_os_error();
-            Error::io(path, io::Error::new(system.kind(), format!("{error}: {system}")))
+            Error::io(path, io::Error::other(format!("{error}: {}", io::Error::last_os_error())))
         }
         Some(
             Code::PermissionDenied
