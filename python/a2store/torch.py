@@ -262,9 +262,8 @@ class StepLoader(IterableDataset[Tensors]):
 
         Batch size, rank, world size, tokens, columns, device and workers may differ from those of the loader that made
         the state. The state of a ``StatefulDataLoader`` requires the same batch size, world size and number of workers.
-        Without workers, a ``StatefulDataLoader`` loads this state only when its next iteration begins, after
-        ``set_epoch``. With a
-        ``StatefulDataLoader``, call ``set_epoch`` before each epoch.
+        With a ``StatefulDataLoader``, call ``set_epoch`` before each epoch. Without workers, it loads this state only
+        when its next iteration begins, after ``set_epoch``.
 
         Raises ``StateMismatchError`` and ``ValueError`` as ``Loader.load_state_dict`` does.
 
