@@ -175,8 +175,8 @@ FIELD = (
 def served(competitor: int, folder: Path, seed: int) -> tuple[float, float]:
     """Return the seconds until the first batch, and the rate of the next ones in rows per second."""
     one = FIELD[competitor]
-    # Another seed, because Hugging Face datasets keep shuffled rows.
-    next(one.batches(folder, 1000 + seed))
+    # Seeds do not repeat, because Hugging Face datasets keep shuffled rows.
+    next(one.batches(folder, 10_000 + seed))
     began = time.perf_counter()
     batches = one.batches(folder, seed)
     next(batches)
@@ -212,13 +212,13 @@ def run(report: Report, archive: a2store.Archive, rounds: int | None) -> None:
             seconds = time.perf_counter() - began
             size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
             written[one.name] = (folder, seconds, size)
-            check(next(one.batches(folder, 2000)), rows)
+            check(next(one.batches(folder, 20_000)), rows)
         times: dict[str, list[tuple[float, float]]] = {one.name: [] for one in field}
         for seed in range(rounds or ROUNDS):
             for one in field[seed % len(field) :] + field[: seed % len(field)]:
                 # Each in its own process, because some keep threads that would disturb the next.
                 with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-                    timed = pool.submit(served, FIELD.index(one), written[one.name][0], seed)
+                    timed = pool.submit(served, FIELD.index(one), written[one.name][0], 100 * seed)
                     times[one.name].append(timed.result())
     lines = []
     for one in field:
