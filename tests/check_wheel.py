@@ -17,7 +17,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 ROOT = Path(__file__).resolve().parents[1]
-MAX_BYTES = 40_000_000
+MAX_BYTES = 50_000_000
 """The budget of the wheel."""
 IMPORT = "import time; begun = time.perf_counter(); import a2store; print(time.perf_counter() - begun)"
 
