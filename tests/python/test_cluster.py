@@ -846,7 +846,9 @@ def test_on_an_engine(archive: a2store.Archive, run_folders: list[Path], tmp_pat
         # A worker dies before its part of an ingest, the next within it, and the third before its answer.
         made = a2store.Archive.create(tmp_path / "many.a2")
         reports = cluster.ingest(made, run_folders, Killing(executor, chain([MOMENTS], NEVER), tmp_path), tasks=3)
-        assert [(report.accepted, report.duplicates) for report in reports] == [(0, 20), (20, 0), (20, 0)]
+        # The last repetition of the first part finds its runs. Dask may also repeat a part that has ended.
+        assert reports[0].duplicates == 20
+        assert all(report.accepted + report.duplicates == 20 for report in reports)
         assert made.num_runs == made.sql("SELECT DISTINCT digest FROM runs").count() == 60
         assert made.verify(progress=False).problems == []
 
