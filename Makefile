@@ -16,7 +16,7 @@ WORKERS ?= 3
 # All tests of a module run in one process, so that shared fixtures are built once.
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo check test torture build lint fmt stubs bench page browser engines docs site wheel check-wheel clean
+.PHONY: help demo check test torture build lint fmt stubs bench page browser engines docs site wheel check-wheel sdist clean
 
 help:
 	@echo 'make demo    simulate, ingest, query, materialize and serve generated games'
@@ -35,6 +35,7 @@ help:
 	@echo 'make docs    the documentation of the crate'
 	@echo 'make wheel   an optimized wheel in dist/, for Linux with glibc 2.28 or newer'
 	@echo 'make check-wheel  install the wheel of dist/ in fresh environments and use it; PYTHONS="python3.11 python3.13"'
+	@echo 'make sdist   the source distribution in dist/ and the package of the crate, both compiled from their own files'
 
 # Debian's venv module comes without pip, so the system's pip installs it.
 $(BIN)/python:
@@ -174,6 +175,14 @@ wheel: $(VENV)/wheel-tools
 
 check-wheel: $(VENV)/wheel-tools
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/check_wheel.py $(PYTHONS)
+
+sdist: $(VENV)/tools
+	rm -rf dist/sdist dist/*.tar.gz
+	$(BIN)/maturin sdist --out dist
+	mkdir dist/sdist
+	tar --extract --file dist/*.tar.gz --directory dist/sdist --strip-components 1
+	cd dist/sdist && PYO3_PYTHON=$(abspath $(BIN))/python cargo check --locked --workspace
+	cargo package --locked --package a2store
 
 clean:
 	rm -rf $(VENV) dist demo python/a2store/*.so
