@@ -1,10 +1,11 @@
-"""Write the pages of the site into dist/pages: docs/, other Markdown files, examples, `--help`, and the docstrings.
+"""Write the pages of the site into dist/pages: docs/, other Markdown files, examples, `--help`, docstrings, notebooks.
 
 python docs/site.py
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -12,9 +13,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ROOT / "dist" / "pages"
+NOTEBOOKS = ("choose", "train")
+"""The pages whose blocks of Python are one program."""
 sys.path.insert(0, str(ROOT / "tests" / "python"))
 
 import reference  # noqa: E402
@@ -31,7 +35,7 @@ def with_links_between_pages(text: str) -> str:
     text = re.sub(r'(\]\(|src="|href="|srcset=")(?:\.\./)?docs/', r"\1", text)
     text = text.replace("](../examples/", "](examples/")
     text = re.sub(r"\]\((?:\.\./)?(CHANGELOG|CONTRIBUTING)\.md", lambda name: f"]({name[1].lower()}.md", text)
-    return re.sub(r"\[([^\]]+)\]\((?!https?:|#|images/|examples/|\w+\.md)[^)]*\)", r"\1", text)
+    return re.sub(r"\[([^\]]+)\]\((?!https?:|#|images/|examples/|\w+\.(?:md|ipynb)\b)[^)]*\)", r"\1", text)
 
 
 def help_of(command: str, *names: str) -> str:
@@ -57,8 +61,25 @@ def helps(*names: str) -> Iterator[str]:
         yield from helps(*names, name)
 
 
+def notebook(text: str) -> dict[str, Any]:
+    """Return a page as a Jupyter notebook, format 4.4. A block of text is the output of the block before it."""
+    cells: list[dict[str, Any]] = []
+    for part in re.split(r"^(```(?:python|text)\n.*?^```)$", text, flags=re.MULTILINE | re.DOTALL):
+        block = part.removesuffix("```").partition("\n")[2].splitlines(keepends=True)
+        if part.startswith("```python"):
+            code = "".join(block).rstrip().splitlines(keepends=True)
+            cells.append({"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": [], "source": code})
+        elif part.startswith("```text"):
+            cells[-1]["outputs"] = [{"output_type": "stream", "name": "stdout", "text": block}]
+        elif part.strip():
+            words = re.sub(r"\[([^\]]+)\]\((?!https?:)[^)]*\)", r"\1", part.strip())
+            cells.append({"cell_type": "markdown", "metadata": {}, "source": words.splitlines(keepends=True)})
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    return {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 4}
+
+
 def main() -> None:
-    """Write the pages."""
+    """Write the pages and the notebooks."""
     shutil.rmtree(PAGES, ignore_errors=True)
     shutil.copytree(ROOT / "docs", PAGES, ignore=shutil.ignore_patterns("*.py"))
     shutil.copytree(ROOT / "examples", PAGES / "examples", ignore=shutil.ignore_patterns("__pycache__"))
@@ -68,6 +89,10 @@ def main() -> None:
     commands = ["# The commands", "`--help` shows the same texts.", *helps("a2store"), *helps("a2pack")]
     (PAGES / "command.md").write_text("\n\n".join(commands) + "\n")
     (PAGES / "api.md").write_text(reference.api())
+    for page in NOTEBOOKS:
+        path = PAGES / f"{page}.md"
+        (PAGES / f"{page}.ipynb").write_text(json.dumps(notebook(path.read_text()), indent=1, ensure_ascii=False))
+        path.write_text(f"{path.read_text()}\nThis page is also a [notebook]({page}.ipynb).\n")
     for path in PAGES.glob("*.md"):
         path.write_text(with_links_between_pages(path.read_text()))
 

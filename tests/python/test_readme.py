@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import shlex
 import shutil
 import signal
@@ -76,6 +77,16 @@ def test_the_page_about_training_runs(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", small], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert re.search(r"^untrained: 0\.\d{3}\nepoch 0: 0\.\d{3}\nmean score \d+; ", done.stdout, re.MULTILINE)
+
+
+def test_the_notebook_about_choosing_prints_what_it_shows(tmp_path: Path) -> None:
+    notebook = runpy.run_path(str(ROOT / "docs" / "site.py"))["notebook"]
+    page = (ROOT / "docs" / "choose.md").read_text()
+    cells = [cell for cell in notebook(page)["cells"] if cell["cell_type"] == "code"]
+    program = "\n".join("".join(cell["source"]) for cell in cells)
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "".join(line for cell in cells for output in cell["outputs"] for line in output["text"])
 
 
 def test_the_readme_takes_five_lines_from_an_empty_folder_to_batches() -> None:
