@@ -3,9 +3,9 @@
     python benches/side_by_side [PART ...] [--archive PATH | --steps N] [--rounds N] [--json FILE]
                                 [--only REGEX] [--memory] [--seconds S] [--small]
 
-The parts are ``gather``, ``loader``, ``materialize``, ``epochs``, ``queries``, ``cluster``, ``ingest``, ``formats``,
-``played``, ``annotations`` and ``writers``. The last five create their own files. Without a part, all run. Each
-competitor's answer is checked first, rounds alternate between the competitors, and figures are medians.
+The parts are ``gather``, ``loader``, ``materialize``, ``epochs``, ``queries``, ``cluster``, ``growth``, ``ingest``,
+``formats``, ``played``, ``annotations`` and ``writers``. The last six create their own files. Without a part, all run.
+Each competitor's answer is checked first, rounds alternate between the competitors, and figures are medians.
 
 ``queries`` and ``cluster`` create their archive once and cache it in ``target/side_by_side``. With ``--memory``,
 ``queries`` measures the memory of a2store's queries under a limit instead of times. ``--small`` runs everything once on
@@ -20,6 +20,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ import annotated
 import cluster
 import epochs
 import gather
+import growth
 import ingest
 import loader
 import materialize
@@ -47,6 +49,7 @@ PARTS = (
     "epochs",
     "queries",
     "cluster",
+    "growth",
     "ingest",
     "formats",
     "played",
@@ -59,6 +62,7 @@ SMALL: dict[Any, dict[str, Any]] = {
     cluster: {"STARTS": 2, "TASKS": (2, 6)},
     epochs: {"SECONDS": 0.1},
     gather: {"CALLS": 1, "LANCE_ROWS": 0},
+    growth: {"SIZES": (1_000, 5_000), "TAKES": 2},
     ingest: {
         "RUNS": 4,
         "SMALL_FILES": 20,
@@ -169,6 +173,9 @@ def main() -> None:
     report = Report()
     report.show_environment()
     parts = set(options.parts or PARTS)
+    if "growth" in parts:
+        with tempfile.TemporaryDirectory(prefix="side_by_side-") as folder:
+            watched(report, "growth", partial(growth.run, report, Path(folder), options.rounds))
     if "ingest" in parts:
         watched(report, "ingest", lambda: ingest.run(report, options.rounds))
     if "formats" in parts:
