@@ -15,7 +15,10 @@ def levels(names: list[str]) -> list[int]:
 
 
 def handle(events: str, dropped: int) -> None:
-    """Handle a record for each event in a JSON array. ``dropped`` is the number of events that were lost before these events."""
+    """Handle a record for each event in a JSON array.
+
+    ``dropped`` is the number of events that were lost before these events.
+    """
     for name, level, time, text, pairs in json.loads(events):
         logger, fields = logging.getLogger(name), dict(pairs)
         if logger.isEnabledFor(level):
