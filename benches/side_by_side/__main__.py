@@ -3,9 +3,10 @@
     python benches/side_by_side [PART ...] [--archive PATH | --steps N] [--rounds N] [--json FILE]
                                 [--only REGEX] [--memory] [--seconds S] [--small]
 
-The parts are ``gather``, ``loader``, ``materialize``, ``epochs``, ``queries``, ``cluster``, ``growth``, ``ingest``,
-``formats``, ``played``, ``annotations`` and ``writers``. The last six create their own files. Without a part, all run.
-Each competitor's answer is checked first, rounds alternate between the competitors, and figures are medians.
+The parts are ``gather``, ``loader``, ``materialize``, ``files``, ``epochs``, ``queries``, ``cluster``, ``growth``,
+``ingest``, ``formats``, ``played``, ``annotations`` and ``writers``. The last six create their own files. Without a
+part, all run. Each competitor's answer is checked first, rounds alternate between the competitors, and figures are
+medians.
 
 ``queries`` and ``cluster`` create their archive once and cache it in ``target/side_by_side``. With ``--memory``,
 ``queries`` measures the memory of a2store's queries under a limit instead of times. ``--small`` runs everything once on
@@ -27,6 +28,7 @@ from typing import Any
 import annotated
 import cluster
 import epochs
+import files
 import gather
 import growth
 import ingest
@@ -46,6 +48,7 @@ PARTS = (
     "gather",
     "loader",
     "materialize",
+    "files",
     "epochs",
     "queries",
     "cluster",
@@ -142,9 +145,9 @@ def watched(report: Report, part: str, work: Callable[[], None]) -> None:
 
 def show_archive(archive: a2store.Archive) -> None:
     """Print the name and size of the archive."""
-    files = archive.files("steps")
-    size = sum(Path(file).stat().st_size for file in files) / archive.num_steps
-    print(f"\n{archive.path}: {archive.num_steps:,} steps, {size:.1f} bytes per step, files: {len(files)}")
+    paths = archive.files("steps")
+    size = sum(Path(path).stat().st_size for path in paths) / archive.num_steps
+    print(f"\n{archive.path}: {archive.num_steps:,} steps, {size:.1f} bytes per step, files: {len(paths)}")
 
 
 def measure(report: Report, path: Path, parts: set[str], rounds: int | None) -> None:
@@ -161,6 +164,8 @@ def measure(report: Report, path: Path, parts: set[str], rounds: int | None) -> 
         del steps
     if "materialize" in parts:
         watched(report, "materialize", lambda: materialize.run(report, archive, rounds))
+    if "files" in parts:
+        watched(report, "files", lambda: files.run(report, archive, rounds))
     if "epochs" in parts:
         watched(report, "epochs", lambda: epochs.run(report, archive, rounds))
 
@@ -202,7 +207,7 @@ def main() -> None:
             watched(report, "query memory", lambda: query_memory.run(report, archive, options.only))
         elif "queries" in parts:
             watched(report, "queries", lambda: queries.run(report, archive, options.rounds, options.only))
-    if parts & {"gather", "loader", "materialize", "epochs"}:
+    if parts & {"gather", "loader", "materialize", "files", "epochs"}:
         with tempfile.TemporaryDirectory(prefix="side_by_side-") as folder:
             path = options.archive or generate(report, options.steps or STEPS, Path(folder))
             measure(report, path, parts, options.rounds)
