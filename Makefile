@@ -182,7 +182,11 @@ sdist: $(VENV)/tools
 	mkdir dist/sdist
 	tar --extract --file dist/*.tar.gz --directory dist/sdist --strip-components 1
 	cd dist/sdist && PYO3_PYTHON=$(abspath $(BIN))/python cargo check --locked --workspace
-	cargo package --locked --package a2store
+	cargo package --locked --no-verify --package a2store
+	# Outside of the repository, so that cargo does not take it for a member of the workspace.
+	folder=$$(mktemp --directory) \
+		&& tar --extract --file $${CARGO_TARGET_DIR:-target}/package/a2store-*.crate --directory $$folder --strip-components 1 \
+		&& (cd $$folder && cargo check --locked) && rm -r $$folder
 
 clean:
 	rm -rf $(VENV) dist demo python/a2store/*.so
