@@ -80,12 +80,15 @@ pub struct RunStep {
     pub branches: Option<Branches>,
 }
 
+/// What a format without masks expects of a run.
+const NARROW: &str = "tiles of at most 32768, or the format session or macroxue";
+
 impl RunStep {
     /// Returns the board, for a format that cannot hold a tile of 65,536.
     #[inline]
     pub(crate) fn narrow_board(&self) -> Result<Board> {
         let found = || format!("65536 at step {}", self.index);
-        self.board.narrow().ok_or_else(|| Error::argument("run", "tiles of at most 32768", found()))
+        self.board.narrow().ok_or_else(|| Error::argument("run", NARROW, found()))
     }
 }
 
@@ -257,7 +260,7 @@ impl Run {
                     }
                     _ => "65536 on the final board".to_owned(),
                 };
-                Err(Error::argument("run", "tiles of at most 32768", found))
+                Err(Error::argument("run", NARROW, found))
             }
             (missing, _) => {
                 let found = format!("a game without {}", missing.unwrap_or("a final board"));

@@ -45,7 +45,7 @@ fn games_are_simulated_ingested_and_queried() {
     let ingested = json(&stdout(folder, &["ingest", "runs", "games.a2", "--json"]));
     assert_eq!((&ingested["accepted"], &ingested["version"]), (&5.into(), &2.into()));
     assert_eq!(ingested["num_steps"], simulated["num_steps"]);
-    assert!(stdout(folder, &["ingest", "runs", "games.a2"]).starts_with("0 runs added, 5 already there, 0 rejected"));
+    assert!(stdout(folder, &["ingest", "runs", "games.a2"]).starts_with("0 runs added, 5 duplicates, 0 rejected"));
 
     let info = json(&stdout(folder, &["info", "games.a2", "--json"]));
     assert_eq!((&info["num_runs"], &info["engines"][0]["engine"]), (&5.into(), &"e".into()));

@@ -942,7 +942,7 @@ class Archive:
 
         >>> report = a2store.simulate("more", runs=2, seed=2)
         >>> archive.ingest(["runs", "more/run-00001.a2run2"])
-        IngestReport(accepted=1, duplicates=20, rejected=0, num_steps=2347)
+        IngestReport(accepted=1, duplicates=20, twins=0, rejected=0, num_steps=2347)
         """
 
     def annotate(
@@ -1673,6 +1673,8 @@ class Query:
     def to_pandas(self) -> Any:
         """Run the query and return a ``pandas.DataFrame``, by way of pyarrow.
 
+        A column of integers with a null has pandas' nullable type, such as ``UInt64``, so its values are exact.
+
         Raises as ``to_arrow`` does.
 
         >>> int(archive.sql("SELECT max_score FROM runs").to_pandas()["max_score"].max())
@@ -2171,7 +2173,8 @@ class StepTable:
         archive grows, a run in ``val`` stays there when ``val`` grows, and runs of one game are on one side. Use
         another seed to split a view again.
 
-        - ``val``: the approximate share of held-out runs, in ``0..=1``.
+        - ``val``: the approximate share of held-out runs, in ``0..=1``. Issues a ``UserWarning`` if one view is empty,
+          as may happen with few runs.
         - ``seed``: the seed of the split, in ``0..2**64``.
 
         Raises ``ValueError`` for a share out of range, ``MemoryError``, and the errors of reading the archive's runs.

@@ -91,7 +91,7 @@ class IngestReport:
 
     accepted: int
     duplicates: int
-    twins: int = field(repr=False)
+    twins: int
     rejected: int
     ignored: list[Path] = field(repr=False)
     num_steps: int

@@ -475,7 +475,7 @@ impl PyArchive {
     ///
     /// >>> report = a2store.simulate("more", runs=2, seed=2)
     /// >>> archive.ingest(["runs", "more/run-00001.a2run2"])
-    /// IngestReport(accepted=1, duplicates=20, rejected=0, num_steps=2347)
+    /// IngestReport(accepted=1, duplicates=20, twins=0, rejected=0, num_steps=2347)
     #[pyo3(signature = (paths, *, workers=None, progress=None, on_error="report", wait=None))]
     fn ingest<'py>(
         &self,

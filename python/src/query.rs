@@ -338,6 +338,8 @@ impl PyQuery {
 
     /// Run the query and return a ``pandas.DataFrame``, by way of pyarrow.
     ///
+    /// A column of integers with a null has pandas' nullable type, such as ``UInt64``, so its values are exact.
+    ///
     /// Raises as ``to_arrow`` does.
     ///
     /// >>> int(archive.sql("SELECT max_score FROM runs").to_pandas()["max_score"].max())

@@ -23,11 +23,12 @@ use a2store::query::Preview;
 use a2store::system::cancellation::CancellationToken;
 use a2store::system::machine::filled;
 use a2store::table::{AttachedColumn, FromRunsOptions, HeldOut, RowFilter, StepTable};
-use pyo3::exceptions::{PyKeyError, PyValueError};
+use pyo3::exceptions::{PyKeyError, PyUserWarning, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyCapsule, PyDict};
 use pyo3_arrow::error::PyArrowResult;
+use std::ffi::CString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -419,7 +420,8 @@ impl PyStepTable {
     /// archive grows, a run in ``val`` stays there when ``val`` grows, and runs of one game are on one side. Use
     /// another seed to split a view again.
     ///
-    /// - ``val``: the approximate share of held-out runs, in ``0..=1``.
+    /// - ``val``: the approximate share of held-out runs, in ``0..=1``. Issues a ``UserWarning`` if one view is empty,
+    ///   as may happen with few runs.
     /// - ``seed``: the seed of the split, in ``0..2**64``.
     ///
     /// Raises ``ValueError`` for a share out of range, ``MemoryError``, and the errors of reading the archive's runs.
@@ -826,6 +828,11 @@ impl PyStepTable {
     ) -> PyResult<(PyStepTable, PyStepTable)> {
         let held_out = HeldOut::new(argument, share, seed).or_raise()?;
         let (train, test) = checking(py, |cancel| self.table.split_by(&held_out, cancel))?;
+        if share > 0.0 && share < 1.0 && (train.num_rows() == 0) != (test.num_rows() == 0) {
+            let side = if test.num_rows() == 0 { "no run is" } else { "all runs are" };
+            let text = CString::new(format!("{argument}={share}: {side} held out; choose another seed or share"))?;
+            PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 1)?;
+        }
         Ok((PyStepTable::new(train), PyStepTable::new(test)))
     }
 

@@ -106,6 +106,17 @@ def test_numpy_columns_are_duckdbs(archive: a2store.Archive) -> None:
     assert all(array.flags.writeable for array in found.values())
 
 
+@pytest.mark.parametrize("bits", [8, 16, 32, 64])
+@pytest.mark.parametrize("sign", ["Int", "UInt"])
+def test_pandas_keeps_integers_beside_nulls(archive: a2store.Archive, sign: str, bits: int) -> None:
+    largest = 2**bits - 1 if sign == "UInt" else 2 ** (bits - 1) - 1
+    values = f"(VALUES (arrow_cast('{largest}', '{sign}{bits}'), 1), (NULL, 2)) AS t(x, y) ORDER BY y"
+    frame = archive.sql(f"SELECT x, y, x FROM {values}").to_pandas()
+    assert [str(dtype) for dtype in frame.dtypes] == [f"{sign}{bits}", "int64", f"{sign}{bits}"]
+    assert frame.iloc[0].tolist() == [largest, 1, largest]
+    assert frame.iloc[1].isna().tolist() == [True, False, True]
+
+
 def test_numpy_lists_and_nulls(archive: a2store.Archive) -> None:
     found = archive.sql(
         "SELECT exps(board) AS cells, nullif(run_id, 1) AS id, nullif(run_id = 1, true) AS flag FROM runs "

@@ -40,3 +40,20 @@ def test_wrong_splits(table: a2store.StepTable, archive: a2store.Archive, tmp_pa
         for share in (-0.1, 1.5, 200, float("nan")):
             with pytest.raises(ValueError, match=r"test_size: expected 0\.0\.\.=1\.0"):
                 rows.train_test_split(share)
+
+
+def test_an_empty_side_warns(table: a2store.StepTable) -> None:
+    run = table.filter(run_ids=[int(table["run_id"][0])])
+    with pytest.warns(UserWarning, match=r"^val=0.001: no run is held out; choose another seed or share$"):
+        assert [len(side) for side in run.split(0.001)] == [len(run), 0]
+    with pytest.warns(UserWarning, match=r"^test_size=0.999: all runs are held out"):
+        assert [len(side) for side in run.train_test_split(0.999)] == [0, len(run)]
+    # Without rows, and with a share of 0 or 1, nothing else was to be expected.
+    assert [len(side) for side in [*run.split(0.0), *run.split(1.0), *run[:0].split(0.5)]] == [
+        len(run),
+        0,
+        0,
+        len(run),
+        0,
+        0,
+    ]

@@ -85,10 +85,11 @@ pub(crate) fn ingest(args: &IngestArgs, quiet: bool) -> Result<u8> {
     }
     let mut out = std::io::stdout().lock();
     let (accepted, duplicates) = (count(report.accepted), count(report.duplicates));
-    write!(out, "{accepted} runs added, {duplicates} already there, {} rejected", count(report.rejected))?;
+    write!(out, "{accepted} runs added")?;
     if report.twins > 0 {
-        write!(out, ", {} of them twins", count(report.twins))?;
+        write!(out, " ({} are copies of a game)", count(report.twins))?;
     }
+    write!(out, ", {duplicates} duplicates, {} rejected", count(report.rejected))?;
     if !report.ignored.is_empty() {
         write!(out, ", {} other files ignored", count(report.ignored.len() as u64))?;
     }
