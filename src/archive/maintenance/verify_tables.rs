@@ -2,7 +2,7 @@
 
 use super::verify_file::check_file;
 use crate::archive::ingest::run_digest::run_digest;
-use crate::archive::ingest::steps_batch::{NumberedRun, steps_batch};
+use crate::archive::ingest::steps_batch::steps_batch;
 use crate::archive::manifest::Manifest;
 use crate::archive::manifest::data_file::DataFile;
 use crate::archive::manifest::versions::manifest_path;
@@ -143,7 +143,7 @@ impl<'a> TablesVerifier<'a> {
                         continue;
                     }
                 };
-                let expected = steps_batch(&[NumberedRun { run_id, run: &run }], phases)?;
+                let expected = steps_batch(&[(run_id, &run)], phases)?;
                 for (what, expected, found) in differences(&expected, &found)? {
                     findings.add_for_run(run_id, what, expected, found);
                 }
