@@ -97,10 +97,9 @@ impl Archive {
             Err(error) => return Err(error),
         }
         for table in TableName::ALL {
-            let names = storage.names(table.name(), "")?.unwrap_or_default();
-            if let Some(name) = names.iter().find(|name| name.ends_with(".parquet")) {
+            if let Some(path) = storage.data_files(table)?.first() {
                 let expected = "no data files without a manifest";
-                return Err(damaged(&storage.path(VERSIONS_FOLDER), "manifests", expected, format!("{table}/{name}")));
+                return Err(damaged(&storage.path(VERSIONS_FOLDER), "manifests", expected, path));
             }
         }
         if let Some((name, _)) = tags(&storage)?.first_key_value() {

@@ -10,7 +10,7 @@ use self::annotated_steps::{RunSteps, compare};
 use self::annotation_rows::{AnnotationRows, AnnotationTable};
 use crate::archive::manifest::transaction::{Patience, transact};
 use crate::archive::manifest::{Manifest, Operation};
-use crate::archive::parquet::reader::{OpenDataFile, RowGroups, open_sound};
+use crate::archive::parquet::reader::{OpenDataFile, row_groups};
 use crate::archive::parquet::row_views::{StepRows, run_facts};
 use crate::archive::parquet::writer::{FILE_STEPS, ROW_GROUP_STEPS, RowGroupEncoder};
 use crate::archive::parquet::writer_thread::{RowGroupSender, TransactionFiles};
@@ -129,7 +129,7 @@ pub(in crate::archive) fn annotate(
         let work =
             Annotating { storage, manifest: newest, source: &source, runs: &runs, model, options, progress, cancel };
         storage.create_folders(&[TableName::Annotations.name()])?;
-        let output = TransactionFiles { storage, version: &next, file_rows: FILE_STEPS };
+        let output = TransactionFiles { storage, version: &next, model: Some(model), file_rows: FILE_STEPS };
         let outcome = output.write(cancel, |sender| work.run(sender, &mut report));
         progress.end();
         next.replace(&removed, outcome?.1);
@@ -260,10 +260,8 @@ impl KnownRun {
     /// Reads all runs.
     fn read(storage: &Storage, manifest: &Manifest) -> Result<HashMap<RunKey, Vec<KnownRun>>> {
         let mut runs: HashMap<RunKey, Vec<KnownRun>> = HashMap::new();
-        let files: Vec<_> = manifest.files(TableName::Runs).collect();
-        let mut groups = RowGroups::new(storage, &files);
-        while let Some(batch) = groups.next()? {
-            for (run, _) in run_facts(&batch)? {
+        for batch in row_groups(storage, manifest.files(TableName::Runs)) {
+            for (run, _) in run_facts(&batch?)? {
                 let key = (run.meta.seed, run.meta.max_score, run.meta.highest_tile);
                 runs.entry(key).or_default().push(KnownRun {
                     run_id: run.run_id,
@@ -337,7 +335,7 @@ impl Annotating<'_> {
             if !has_runs((file.first_run_id, file.last_run_id)) {
                 continue;
             }
-            let open = OpenDataFile::of(self.storage, file, open_sound(self.storage, file)?)?;
+            let open = OpenDataFile::sound(self.storage, file)?;
             for index in (0..open.num_row_groups()).filter(|&index| open.run_ids(index).is_none_or(has_runs)) {
                 let batch = open.read(index)?;
                 let steps = StepRows::new(&batch)?;

@@ -2,7 +2,7 @@
 
 use super::known_runs::KnownRuns;
 use super::run_digest::run_digest;
-use super::runs_batch::{RunInfo, start_time_fits};
+use super::runs_batch::{IngestedRun, RunInfo, start_time_fits};
 use crate::error::{Error, Result};
 use crate::format::inputs::{DiscoveredRun, RunPlace, decode_bytes, in_source, read_source};
 use crate::format::{RunFormat, SourceFacts, SourceFormat, SourceRun, encode_run};
@@ -12,14 +12,8 @@ use std::borrow::Cow;
 /// The longest engine name. A2T1 cannot hold a longer one either.
 const MAX_ENGINE_BYTES: usize = u16::MAX as usize;
 
-/// A run, with the archive's facts about it.
-pub(in crate::archive) struct DecodedRun {
-    pub(in crate::archive) run: Run,
-    pub(in crate::archive) info: RunInfo,
-}
-
 /// Reads a run for an archive. Returns `None` if the run is known.
-pub(in crate::archive) fn decode_source(source: &DiscoveredRun, known: &KnownRuns) -> Result<Option<Box<DecodedRun>>> {
+pub(in crate::archive) fn decode_source(source: &DiscoveredRun, known: &KnownRuns) -> Result<Option<Box<IngestedRun>>> {
     let decoded = read_source(source).and_then(|run| match run {
         SourceRun::File(bytes) => decode_file(bytes, source, known),
         SourceRun::Run(run) => {
@@ -43,7 +37,7 @@ fn without_start(run: &Run) -> Result<Run> {
 }
 
 /// Decodes a run file for an archive.
-fn decode_file(bytes: Cow<'_, [u8]>, source: &DiscoveredRun, known: &KnownRuns) -> Result<Option<Box<DecodedRun>>> {
+fn decode_file(bytes: Cow<'_, [u8]>, source: &DiscoveredRun, known: &KnownRuns) -> Result<Option<Box<IngestedRun>>> {
     let hash = *blake3::hash(&bytes).as_bytes();
     if known.has(&hash) {
         return Ok(None);
@@ -68,7 +62,7 @@ fn finish(
     format: SourceFormat,
     original: Option<Vec<u8>>,
     source: &DiscoveredRun,
-) -> Result<Box<DecodedRun>> {
+) -> Result<Box<IngestedRun>> {
     let engine_len = run.meta().engine.as_ref().map_or(0, String::len);
     if engine_len > MAX_ENGINE_BYTES {
         let expected = format!("at most {MAX_ENGINE_BYTES} bytes");
@@ -87,6 +81,7 @@ fn finish(
         _ => (None, None, SourceFacts::default()),
     };
     let info = RunInfo {
+        run_id: 0,
         digest,
         game: run.game(),
         format,
@@ -98,5 +93,5 @@ fn finish(
         verified: run.verify().is_ok(),
         original,
     };
-    Ok(Box::new(DecodedRun { run, info }))
+    Ok(Box::new(IngestedRun { run, info }))
 }

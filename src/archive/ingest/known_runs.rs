@@ -5,7 +5,7 @@ use super::digests::{Digests, KeptDigests, short};
 use super::runs_batch::RunInfo;
 use crate::archive::manifest::Manifest;
 use crate::archive::manifest::data_file::DataFile;
-use crate::archive::parquet::reader::RowGroups;
+use crate::archive::parquet::reader::row_groups;
 use crate::archive::parquet::row_views::run_facts;
 use crate::archive::storage::Storage;
 use crate::archive::table_name::TableName;
@@ -95,9 +95,8 @@ fn recorded_ids(storage: &Storage, manifest: &Manifest, input: RunInput<'_>) -> 
     let session = runs.session.as_deref().unwrap_or_default();
     let mut ids = BTreeSet::new();
     let is_new = |file: &&DataFile| u64::from(file.last_run_id) >= since;
-    let files: Vec<&DataFile> = manifest.files(TableName::Runs).filter(is_new).collect();
-    let mut groups = RowGroups::new(storage, &files);
-    while let Some(batch) = groups.next()? {
+    for batch in row_groups(storage, manifest.files(TableName::Runs).filter(is_new)) {
+        let batch = batch?;
         let own = run_facts(&batch)?.into_iter().filter(|(run, _)| run.session.as_deref() == Some(session));
         ids.extend(own.filter_map(|(run, _)| run.source_id));
     }

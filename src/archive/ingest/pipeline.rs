@@ -11,12 +11,12 @@
 //! Memory holds two windows, the unwritten row groups, one row group of `runs` and a digest of each run. It
 //! depends on the number of threads and hardly on the size of the input; docs/archive.md has the figures.
 
-use super::decode::{DecodedRun, decode_source};
+use super::decode::decode_source;
 use super::ingest_report::IngestReport;
 use super::known_runs::{KnownRuns, Novelty};
 use super::run_ids::RunIds;
 use super::runs_batch::{IngestedRun, RunRow, runs_batch};
-use super::steps_batch::{NumberedRun, steps_batch};
+use super::steps_batch::steps_batch;
 use crate::archive::manifest::Manifest;
 use crate::archive::manifest::data_file::DataFile;
 use crate::archive::parquet::writer::{EncodedRowGroup, FILE_STEPS, ROW_GROUP_STEPS, RowGroupEncoder};
@@ -69,7 +69,8 @@ impl Pipeline<'_> {
     ) -> Result<Ingested> {
         let mut sources = self.input.sources()?;
         sources.is_strict = self.strict;
-        let output = TransactionFiles { storage: self.storage, version: self.version, file_rows: FILE_STEPS };
+        let Pipeline { storage, version, .. } = *self;
+        let output = TransactionFiles { storage, version, model: None, file_rows: FILE_STEPS };
         let (ingested, files) = self.input.report("ingest", progress, cancel, || {
             output.write(cancel, |sender| {
                 pool.install(|| IngestJob::new(self, known, sender)?.run(&mut sources, progress, cancel))
@@ -95,7 +96,7 @@ struct IngestJob<'a> {
     pending_steps: usize,
 }
 
-type DecodedSource = (DiscoveredRun, Result<Option<Box<DecodedRun>>>);
+type DecodedSource = (DiscoveredRun, Result<Option<Box<IngestedRun>>>);
 
 impl<'a> IngestJob<'a> {
     fn new(pipeline: &'a Pipeline<'a>, known: KnownRuns, sender: &'a RowGroupSender) -> Result<IngestJob<'a>> {
@@ -239,14 +240,13 @@ impl<'a> IngestJob<'a> {
     }
 
     /// Adds a run to the next row group, under the next id.
-    fn add(&mut self, decoded: DecodedRun) {
-        let DecodedRun { run, info } = decoded;
-        let run_id = self.ingested.next_run_id as u32;
+    fn add(&mut self, mut ingested: IngestedRun) {
+        ingested.info.run_id = self.ingested.next_run_id as u32;
         self.ingested.next_run_id += 1;
         self.ingested.report.accepted += 1;
-        self.ingested.report.num_steps += run.num_steps() as u64;
-        self.pending_steps += run.num_steps();
-        self.pending.push(IngestedRun { run_id, run, info });
+        self.ingested.report.num_steps += ingested.run.num_steps() as u64;
+        self.pending_steps += ingested.run.num_steps();
+        self.pending.push(ingested);
     }
 
     fn cut(&mut self, groups: &mut Vec<Vec<IngestedRun>>) {
@@ -261,7 +261,7 @@ impl<'a> IngestJob<'a> {
             .filter(|runs| runs.iter().any(|ingested| ingested.run.num_steps() > 0))
             .map(|runs| {
                 let parts = parts(runs).map(|part| {
-                    let part = part.iter().map(|run| NumberedRun { run_id: run.run_id, run: &run.run });
+                    let part = part.iter().map(|ingested| (ingested.info.run_id, &ingested.run));
                     steps_batch(&part.collect::<Vec<_>>(), self.pipeline.version.phases)
                 });
                 self.steps.encode_parts(parts, cancel)

@@ -13,15 +13,16 @@ use arrow::array::{
 use arrow::datatypes::Int32Type;
 use std::sync::Arc;
 
-/// A run to be written, with its id and the archive's facts about it.
+/// A run to be written, with the archive's facts about it.
 pub(in crate::archive) struct IngestedRun {
-    pub(in crate::archive) run_id: u32,
     pub(in crate::archive) run: Run,
     pub(in crate::archive) info: RunInfo,
 }
 
 /// The columns of `runs` that are not part of a run's content.
 pub(in crate::archive) struct RunInfo {
+    /// The run's id in the archive. 0 until the run is accepted.
+    pub(in crate::archive) run_id: u32,
     pub(in crate::archive) digest: [u8; 32],
     /// [`Run::game`].
     pub(in crate::archive) game: Option<i64>,
@@ -42,7 +43,6 @@ pub(in crate::archive) struct RunInfo {
 
 /// A row of `runs`: the part of a run that remains after its steps are written.
 pub(in crate::archive) struct RunRow {
-    run_id: u32,
     info: RunInfo,
     meta: RunMeta,
     num_steps: u32,
@@ -51,14 +51,8 @@ pub(in crate::archive) struct RunRow {
 
 impl From<IngestedRun> for RunRow {
     fn from(ingested: IngestedRun) -> RunRow {
-        let IngestedRun { run_id, run, info } = ingested;
-        RunRow {
-            run_id,
-            info,
-            meta: run.meta().clone(),
-            num_steps: run.num_steps() as u32,
-            final_board: run.final_board(),
-        }
+        let IngestedRun { run, info } = ingested;
+        RunRow { info, meta: run.meta().clone(), num_steps: run.num_steps() as u32, final_board: run.final_board() }
     }
 }
 
@@ -96,7 +90,7 @@ pub(in crate::archive) fn runs_batch(rows: &[RunRow], ingested_at_ms: i64) -> Re
     rows.iter().try_for_each(|row| digest.append_value(row.info.digest)).map_err(Error::other)?;
     let start_time: TimestampMillisecondArray = array(rows, |row| start_millis(row.meta.start_unix_s));
     let columns: Vec<ArrayRef> = vec![
-        column::<UInt32Array, _>(rows, |row| row.run_id),
+        column::<UInt32Array, _>(rows, |row| row.info.run_id),
         Arc::new(digest.finish()),
         column::<Int64Array, _>(rows, |row| row.info.game),
         column::<Words, _>(rows, |row| row.info.format.name()),

@@ -15,12 +15,8 @@ use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Int32Type};
 use std::sync::Arc;
 
-/// A run with its id in the archive.
-#[derive(Clone, Copy)]
-pub(in crate::archive) struct NumberedRun<'a> {
-    pub(in crate::archive) run_id: u32,
-    pub(in crate::archive) run: &'a Run,
-}
+/// A run, after its id in the archive.
+type NumberedRun<'a> = (u32, &'a Run);
 
 /// Returns the steps of runs, in order.
 pub(in crate::archive) fn steps_batch(runs: &[NumberedRun<'_>], phases: Phases) -> Result<RecordBatch> {
@@ -37,7 +33,7 @@ struct StepsBatchBuilder<'a> {
 
 impl StepsBatchBuilder<'_> {
     fn of(runs: &[NumberedRun<'_>], phases: Phases) -> Result<Vec<ArrayRef>> {
-        let num_rows = runs.iter().map(|numbered| numbered.run.num_steps()).sum();
+        let num_rows = runs.iter().map(|(_, run)| run.num_steps()).sum();
         let columns = StepsBatchBuilder { runs, num_rows };
         let boards: Vec<u64> = columns.joined(|run| bytemuck::cast_slice(run.boards()));
         let masks = columns.tile_65536_masks();
@@ -51,15 +47,15 @@ impl StepsBatchBuilder<'_> {
         let has_evs: Vec<bool> = columns.joined(Run::has_evs);
         let moves: Vec<u8> = columns.joined(|run| Move::as_bytes(run.moves()));
         let mut step_index: Vec<u32> = Vec::with_capacity(num_rows);
-        for numbered in runs {
-            match numbered.run.step_indices() {
-                None => step_index.extend(0..numbered.run.num_steps() as u32),
+        for (_, run) in runs {
+            match run.step_indices() {
+                None => step_index.extend(0..run.num_steps() as u32),
                 Some(indices) => step_index.extend_from_slice(indices),
             }
         }
         let [up, down, left, right] = columns.evs(&legal, &has_evs);
         Ok(vec![
-            columns.repeated(|numbered| numbered.run_id),
+            columns.repeated(|&(run_id, _)| run_id),
             Arc::new(UInt32Array::from(step_index)),
             Arc::new(UInt64Array::from(boards)),
             Arc::new(UInt16Array::from(masks)),
@@ -74,9 +70,9 @@ impl StepsBatchBuilder<'_> {
             Arc::new(BooleanArray::from(has_evs)),
             Arc::new(UInt8Array::from(max_exp)),
             Arc::new(phase),
-            Arc::new(Int64Array::from(columns.repeat(|numbered| numbered.run.meta().max_score as i64))),
-            columns.repeated(|numbered| numbered.run.meta().highest_tile),
-            columns.repeated(|numbered| numbered.run.num_steps() as u32),
+            Arc::new(Int64Array::from(columns.repeat(|(_, run)| run.meta().max_score as i64))),
+            columns.repeated(|(_, run)| run.meta().highest_tile),
+            columns.repeated(|(_, run)| run.num_steps() as u32),
             columns.engines(),
         ])
     }
@@ -84,16 +80,16 @@ impl StepsBatchBuilder<'_> {
     /// Returns a column that runs have in memory, one run after the other.
     fn joined<T: Copy>(&self, values: impl Fn(&Run) -> &[T]) -> Vec<T> {
         let mut column = Vec::with_capacity(self.num_rows);
-        self.runs.iter().for_each(|numbered| column.extend_from_slice(values(numbered.run)));
+        self.runs.iter().for_each(|(_, run)| column.extend_from_slice(values(run)));
         column
     }
 
     fn tile_65536_masks(&self) -> Vec<u16> {
         let mut masks = Vec::with_capacity(self.num_rows);
-        for numbered in self.runs {
-            match numbered.run.tile_65536_masks() {
+        for (_, run) in self.runs {
+            match run.tile_65536_masks() {
                 Some(of_run) => masks.extend_from_slice(of_run),
-                None => masks.resize(masks.len() + numbered.run.num_steps(), 0),
+                None => masks.resize(masks.len() + run.num_steps(), 0),
             }
         }
         masks
@@ -101,16 +97,16 @@ impl StepsBatchBuilder<'_> {
 
     /// Returns a bitmap of the known moves; `None` if all are known.
     fn known_moves(&self) -> Option<NullBuffer> {
-        if self.runs.iter().all(|numbered| numbered.run.unknown_moves().is_empty()) {
+        if self.runs.iter().all(|(_, run)| run.unknown_moves().is_empty()) {
             return None;
         }
         let mut known = vec![true; self.num_rows];
         let mut start = 0;
-        for numbered in self.runs {
-            for &step in numbered.run.unknown_moves() {
+        for (_, run) in self.runs {
+            for &step in run.unknown_moves() {
                 known[start + step as usize] = false;
             }
-            start += numbered.run.num_steps();
+            start += run.num_steps();
         }
         Some(NullBuffer::from(known))
     }
@@ -119,7 +115,7 @@ impl StepsBatchBuilder<'_> {
     fn repeat<T: Copy>(&self, value: impl Fn(&NumberedRun<'_>) -> T) -> Vec<T> {
         let mut column = Vec::with_capacity(self.num_rows);
         for numbered in self.runs {
-            column.resize(column.len() + numbered.run.num_steps(), value(numbered));
+            column.resize(column.len() + numbered.1.num_steps(), value(numbered));
         }
         column
     }
@@ -136,8 +132,8 @@ impl StepsBatchBuilder<'_> {
         }
         let mut values: [Vec<f32>; 4] = std::array::from_fn(|_| vec![0.0; self.num_rows]);
         let mut start = 0;
-        for numbered in self.runs {
-            let rows = numbered.run.ev_values();
+        for (_, run) in self.runs {
+            let rows = run.ev_values();
             for (branch, column) in values.iter_mut().enumerate() {
                 let column = &mut column[start..start + rows.len()];
                 for i in 0..column.len() {
@@ -158,12 +154,12 @@ impl StepsBatchBuilder<'_> {
     }
 
     fn board_evals(&self) -> ArrayRef {
-        let has_evals = |numbered: &NumberedRun<'_>| numbered.run.details().is_some_and(StepDetails::has_board_evals);
+        let has_evals = |(_, run): &NumberedRun<'_>| run.details().is_some_and(StepDetails::has_board_evals);
         if !self.runs.iter().any(has_evals) {
             return new_null_array(&DataType::Int32, self.num_rows);
         }
         let mut column = Int32Builder::with_capacity(self.num_rows);
-        for run in self.runs.iter().map(|numbered| numbered.run) {
+        for run in self.runs.iter().map(|(_, run)| run) {
             match run.details() {
                 Some(details) => column.extend((0..run.num_steps()).map(|step| details.get(step).board_eval)),
                 None => column.append_nulls(run.num_steps()),
@@ -173,13 +169,12 @@ impl StepsBatchBuilder<'_> {
     }
 
     fn valuation_types(&self) -> Result<ArrayRef> {
-        let has_types =
-            |numbered: &NumberedRun<'_>| numbered.run.details().is_some_and(StepDetails::has_valuation_types);
+        let has_types = |(_, run): &NumberedRun<'_>| run.details().is_some_and(StepDetails::has_valuation_types);
         let mut column = StringDictionaryBuilder::<Int32Type>::new();
         if !self.runs.iter().any(has_types) {
             return Ok(new_null_array(&column.finish().data_type().clone(), self.num_rows));
         }
-        for run in self.runs.iter().map(|numbered| numbered.run) {
+        for run in self.runs.iter().map(|(_, run)| run) {
             match run.details() {
                 Some(details) => column.extend((0..run.num_steps()).map(|step| details.get(step).valuation_type)),
                 None => column.append_nulls(run.num_steps()),
@@ -191,7 +186,7 @@ impl StepsBatchBuilder<'_> {
     fn engines(&self) -> ArrayRef {
         let mut column = StringDictionaryBuilder::<Int32Type>::with_capacity(self.num_rows, 1, 16);
         // A name of a run without steps would be a value that no row has.
-        for run in self.runs.iter().map(|numbered| numbered.run).filter(|run| run.num_steps() > 0) {
+        for run in self.runs.iter().map(|(_, run)| run).filter(|run| run.num_steps() > 0) {
             column.append_options(run.meta().engine.as_deref(), run.num_steps());
         }
         Arc::new(column.finish())

@@ -7,7 +7,7 @@
 use super::sound_file::{SoundFile, read_sound};
 use crate::archive::manifest::Manifest;
 use crate::archive::manifest::data_file::DataFile;
-use crate::archive::parquet::reader::{RowGroups, not_parquet};
+use crate::archive::parquet::reader::{not_parquet, row_groups};
 use crate::archive::parquet::writer::RowGroupEncoder;
 use crate::archive::parquet::writer_thread::TransactionFiles;
 use crate::archive::problem::damaged;
@@ -45,11 +45,12 @@ impl Part {
         version: &Manifest,
         cancel: &CancellationToken,
     ) -> Result<Vec<DataFile>> {
-        let output = TransactionFiles { storage, version, file_rows: u64::MAX };
+        let model = self.file.model.as_deref();
+        let output = TransactionFiles { storage, version, model, file_rows: u64::MAX };
         let (_, files) = output.write(cancel, |sender| {
-            let (encoder, source) = (RowGroupEncoder::new(self.file.table)?, [&self.file]);
-            let mut groups = RowGroups::new(storage, &source);
-            while let Some(batch) = groups.next()? {
+            let encoder = RowGroupEncoder::new(self.file.table)?;
+            for batch in row_groups(storage, [&self.file]) {
+                let batch = batch?;
                 let ids = batch.column_by_name("run_id").and_then(|column| column.as_primitive_opt::<UInt32Type>());
                 let ids = ids.ok_or_else(|| not_parquet(storage, &self.file, "run_id of another type"))?;
                 let chosen: BooleanArray = ids.values().iter().map(|id| Some(self.run_ids.contains(id))).collect();

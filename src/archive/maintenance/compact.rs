@@ -6,7 +6,7 @@
 use crate::archive::manifest::data_file::DataFile;
 use crate::archive::manifest::transaction::{Patience, transact};
 use crate::archive::manifest::{Manifest, Operation};
-use crate::archive::parquet::reader::RowGroups;
+use crate::archive::parquet::reader::row_groups;
 use crate::archive::parquet::writer::{FILE_STEPS, ROW_GROUP_STEPS, RowGroupEncoder};
 use crate::archive::parquet::writer_thread::{RowGroupSender, TransactionFiles};
 use crate::archive::problem::damaged;
@@ -144,8 +144,7 @@ fn merge(
         }
         let mut next = newest.next(Operation::Compact);
         progress.begin("compact", Unit::Rows, num_rows);
-        let output = TransactionFiles { storage, version: &next, file_rows: u64::MAX };
-        let rewritten = threads.install(|| rewrite(&output, &groups, progress, cancel));
+        let rewritten = threads.install(|| rewrite(storage, &next, &groups, progress, cancel));
         progress.end();
         let removed = groups.iter().flatten().map(|file| file.path.clone()).collect();
         next.replace(&removed, rewritten?);
@@ -212,26 +211,28 @@ fn plan(manifest: &Manifest, table: TableName, file_rows: u64) -> Vec<Vec<&DataF
 
 /// Writes each group as one file. If anything fails, removes all files.
 fn rewrite(
-    output: &TransactionFiles<'_>,
+    storage: &Storage,
+    version: &Manifest,
     groups: &[Vec<&DataFile>],
     progress: &dyn Progress,
     cancel: &CancellationToken,
 ) -> Result<Vec<DataFile>> {
     let mut added = Vec::new();
     let outcome = groups.iter().try_for_each(|group| {
-        let table = group[0].table;
-        let (_, files) = output.write(cancel, |sender| copy(output.storage, table, group, sender, progress, cancel))?;
+        let (table, model) = (group[0].table, group[0].model.as_deref());
+        let output = TransactionFiles { storage, version, model, file_rows: u64::MAX };
+        let (_, files) = output.write(cancel, |sender| copy(storage, table, group, sender, progress, cancel))?;
         let expected: u64 = group.iter().map(|file| file.num_rows).sum();
         let found: u64 = files.iter().map(|file| file.num_rows).sum();
         added.extend(files);
         if found != expected {
-            let path = output.storage.path(table.name());
+            let path = storage.path(table.name());
             return Err(damaged(&path, "number of rows", expected.to_string(), found.to_string()));
         }
         Ok(())
     });
     if outcome.is_err() {
-        added.iter().for_each(|file: &DataFile| drop(output.storage.remove(&file.path)));
+        added.iter().for_each(|file: &DataFile| drop(storage.remove(&file.path)));
     }
     outcome.map(|()| added)
 }
@@ -247,7 +248,7 @@ fn copy(
     cancel: &CancellationToken,
 ) -> Result<()> {
     let encoder = RowGroupEncoder::new(table)?;
-    let mut source = RowGroups::new(storage, files);
+    let mut source = row_groups(storage, files.iter().copied());
     let mut next = gather(&mut source, progress, cancel)?;
     while let Some(batch) = next {
         let (encoded, following) =
@@ -260,14 +261,14 @@ fn copy(
 
 /// Returns enough rows for the next row group; `None` at the end.
 fn gather(
-    source: &mut RowGroups<'_>,
+    source: &mut (impl Iterator<Item = Result<RecordBatch>> + Send),
     progress: &dyn Progress,
     cancel: &CancellationToken,
 ) -> Result<Option<RecordBatch>> {
     let mut batches = Vec::new();
     let mut num_rows = 0;
     while num_rows < ROW_GROUP_STEPS
-        && let Some(batch) = source.next()?
+        && let Some(batch) = source.next().transpose()?
     {
         cancel.check()?;
         num_rows += batch.num_rows();

@@ -206,9 +206,7 @@ impl Present {
     fn list(storage: &Storage) -> Result<Present> {
         let mut present = BTreeSet::new();
         for table in TableName::ALL {
-            let names = storage.names(table.name(), "")?.unwrap_or_default();
-            let names = names.into_iter().filter(|name| name.ends_with(".parquet"));
-            present.extend(names.map(|name| (table, format!("{table}/{name}"))));
+            present.extend(storage.data_files(table)?.into_iter().map(|path| (table, path)));
         }
         Ok(Present(present))
     }

@@ -89,9 +89,7 @@ pub(in crate::archive) fn verify(
 fn count_unnamed(storage: &Storage, files: &BTreeMap<String, DataFile>) -> Result<u64> {
     let mut count = 0;
     for table in TableName::ALL {
-        let names = storage.names(table.name(), "")?.unwrap_or_default();
-        let unnamed = |name: &&String| name.ends_with(".parquet") && !files.contains_key(&format!("{table}/{name}"));
-        count += names.iter().filter(unnamed).count() as u64;
+        count += storage.data_files(table)?.iter().filter(|path| !files.contains_key(*path)).count() as u64;
     }
     Ok(count)
 }

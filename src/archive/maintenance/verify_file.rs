@@ -1,7 +1,7 @@
 //! Checks of one data file: its bytes, its columns and the order of its rows.
 
 use crate::archive::manifest::data_file::DataFile;
-use crate::archive::parquet::reader::{OpenDataFile, open_sound};
+use crate::archive::parquet::reader::OpenDataFile;
 use crate::archive::problem::Problem;
 use crate::archive::schema::table_schema;
 use crate::archive::storage::Storage;
@@ -44,7 +44,7 @@ pub(in crate::archive) fn check_file(
     rows: &mut dyn FnMut(&RecordBatch, &mut FileFindings<'_>) -> Result<()>,
 ) -> Result<Vec<Problem>> {
     let mut findings = FileFindings { file, problems: Vec::new() };
-    let opened = match open_sound(storage, file).and_then(|open| OpenDataFile::of(storage, file, open)) {
+    let opened = match OpenDataFile::sound(storage, file) {
         Ok(opened) => opened,
         Err(error) => return Ok(vec![Problem::of_error(&file.path, &error)]),
     };

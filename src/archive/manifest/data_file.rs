@@ -1,9 +1,10 @@
 //! The entry of a Parquet file in a manifest, its name, and the checksum of its content.
 
 use crate::archive::table_name::TableName;
+use crc32c::Crc32cReader;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::io::{self, Read, Seek};
+use std::io::{self, BufReader, Seek};
 
 /// A Parquet file of the archive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,17 +68,8 @@ impl DataFile {
 pub(in crate::archive) fn checksum(mut file: &File) -> io::Result<(u32, u64)> {
     file.rewind()?;
     // Small files get a small buffer.
-    let mut buffer = vec![0; file.metadata()?.len().saturating_add(1).min(1 << 20) as usize];
-    let (mut crc, mut num_bytes) = (0, 0);
-    loop {
-        match file.read(&mut buffer) {
-            Ok(0) => return Ok((crc, num_bytes)),
-            Ok(read) => {
-                crc = crc32c::crc32c_append(crc, &buffer[..read]);
-                num_bytes += read as u64;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
+    let buffer_len = file.metadata()?.len().min(1 << 20) as usize;
+    let mut reader = BufReader::with_capacity(buffer_len, Crc32cReader::new(file));
+    let num_bytes = io::copy(&mut reader, &mut io::sink())?;
+    Ok((reader.get_ref().crc32c(), num_bytes))
 }

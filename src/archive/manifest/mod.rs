@@ -99,23 +99,13 @@ pub(crate) struct Manifest {
     pub(crate) removed_files: u64,
     /// The files of all tables, in the order of tables, models and first run ids.
     pub(crate) files: Vec<DataFile>,
-    /// The checksum in the trailer. Empty until the manifest is written.
-    #[serde(skip)]
-    pub(crate) crc: String,
 }
 
 impl Operation {
     /// Returns `"create"`, `"ingest"`, `"compact"`, `"expire"`, `"restore"` or `"annotate"`.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        match self {
-            Operation::Create => "create",
-            Operation::Ingest => "ingest",
-            Operation::Compact => "compact",
-            Operation::Expire => "expire",
-            Operation::Restore => "restore",
-            Operation::Annotate => "annotate",
-        }
+        ["create", "ingest", "compact", "expire", "restore", "annotate"][self as usize]
     }
 }
 
@@ -141,7 +131,6 @@ impl Manifest {
             added_files: 0,
             removed_files: 0,
             files: Vec::new(),
-            crc: String::new(),
         }
     }
 
@@ -157,7 +146,6 @@ impl Manifest {
             added_steps: 0,
             added_files: 0,
             removed_files: 0,
-            crc: String::new(),
             ..self.clone()
         }
     }
@@ -209,13 +197,13 @@ impl Manifest {
         }
     }
 
-    /// Encodes the manifest, and sets its checksum.
-    pub(in crate::archive) fn seal(&mut self) -> Result<Vec<u8>> {
+    /// Encodes the manifest with its checksum.
+    pub(in crate::archive) fn seal(&self) -> Result<Vec<u8>> {
         let mut bytes = serde_json::to_vec(self).map_err(Error::other)?;
         // The object's closing brace belongs to the trailer.
         bytes.pop();
-        self.crc = format!("{:08x}", crc32c::crc32c(&bytes));
-        bytes.extend_from_slice(format!(",\"crc32c\":\"{}\"}}\n", self.crc).as_bytes());
+        let crc = crc32c::crc32c(&bytes);
+        bytes.extend_from_slice(format!(",\"crc32c\":\"{crc:08x}\"}}\n").as_bytes());
         Ok(bytes)
     }
 
@@ -225,7 +213,7 @@ impl Manifest {
         struct Header {
             schema_version: u32,
         }
-        let crc = check_seal(bytes, path)?;
+        check_seal(bytes, path)?;
         let parse_error = |error: serde_json::Error| damaged(path, "manifest", "its fields", error.to_string());
         let parsed = serde_json::from_slice::<Manifest>(bytes);
         let found = match &parsed {
@@ -236,7 +224,7 @@ impl Manifest {
         if found != SCHEMA_VERSION {
             return Err(ErrorKind::SchemaVersion { path: path.to_path_buf(), supported: SCHEMA_VERSION, found }.into());
         }
-        let manifest = Manifest { crc, ..parsed.map_err(parse_error)? };
+        let manifest = parsed.map_err(parse_error)?;
         manifest.check(version, path)?;
         Ok(manifest)
     }
@@ -263,8 +251,8 @@ pub(in crate::archive) fn rows(files: &[DataFile], table: TableName) -> u64 {
     files.iter().filter(|file| file.table == table).map(|file| file.num_rows).sum()
 }
 
-/// Checks the bytes before a trailer against its checksum, and returns the checksum.
-fn check_seal(bytes: &[u8], path: &Path) -> Result<String> {
+/// Checks the bytes before a trailer against its checksum.
+fn check_seal(bytes: &[u8], path: &Path) -> Result<()> {
     const TRAILER_LEN: usize = r#","crc32c":"00000000"}"#.len() + 1;
     let crc = bytes.len().checked_sub(TRAILER_LEN).and_then(|len| {
         let (body, trailer) = bytes.split_at(len);
@@ -279,5 +267,5 @@ fn check_seal(bytes: &[u8], path: &Path) -> Result<String> {
     if stored != found {
         return Err(damaged(path, "CRC32C of the manifest", stored, found));
     }
-    Ok(found)
+    Ok(())
 }

@@ -174,24 +174,21 @@ impl Archive {
         make: &(impl Fn(StoredRun) -> Result<T> + Sync),
         sink: &mut (impl FnMut(u32, T) -> Result<()> + Send),
     ) -> Result<()> {
-        let mut rest = run_ids.iter().copied().peekable();
+        let mut rest = run_ids.iter().copied();
         // A run without steps has no rows in `steps`, so it is inserted between the others.
-        let mut without_rows = |next: Option<u32>, sink: &mut dyn FnMut(u32, T) -> Result<()>| {
-            while let Some(run_id) = rest.next_if(|&run_id| Some(run_id) != next) {
-                let Some((facts, original)) = known.get(&run_id) else { break };
-                if facts.num_steps > 0 {
-                    let path = self.storage.path("steps");
-                    let expected = format!("{} of run {run_id}", facts.num_steps);
-                    return Err(damaged(&path, "rows of `steps`", expected, "none"));
-                }
-                let run = match original {
-                    Some(bytes) => decode_run(bytes)?.0,
-                    None => Run::builder(0).finish(facts.meta.clone(), facts.final_board)?,
-                };
-                sink(run_id, make(stored(run, facts, original.as_ref()))?)?;
-                progress.advance(1);
+        let without_rows = |run_id: u32, sink: &mut dyn FnMut(u32, T) -> Result<()>| {
+            let Some((facts, original)) = known.get(&run_id) else { return Ok(()) };
+            if facts.num_steps > 0 {
+                let path = self.storage.path("steps");
+                let expected = format!("{} of run {run_id}", facts.num_steps);
+                return Err(damaged(&path, "rows of `steps`", expected, "none"));
             }
-            rest.next();
+            let run = match original {
+                Some(bytes) => decode_run(bytes)?.0,
+                None => Run::builder(0).finish(facts.meta.clone(), facts.final_board)?,
+            };
+            sink(run_id, make(stored(run, facts, original.as_ref()))?)?;
+            progress.advance(1);
             Ok(())
         };
         let mut read = |window: &mut Vec<(Arc<OpenDataFile<'_>>, usize)>,
@@ -200,7 +197,7 @@ impl Archive {
             let runs_of = |(file, index): (Arc<OpenDataFile<'_>>, usize)| self.runs_of(&file, index, known, make);
             let made: Vec<Vec<(u32, T)>> = window.par_drain(..).map(runs_of).collect::<Result<_>>()?;
             for (run_id, value) in made.into_iter().flatten() {
-                without_rows(Some(run_id), sink)?;
+                rest.by_ref().take_while(|&id| id != run_id).try_for_each(|id| without_rows(id, sink))?;
                 sink(run_id, value)?;
                 progress.advance(1);
             }
@@ -215,7 +212,7 @@ impl Archive {
             }
         })?;
         read(&mut window, sink)?;
-        without_rows(None, sink)
+        rest.try_for_each(|run_id| without_rows(run_id, sink))
     }
 
     /// Converts the selected runs in a row group of `steps`.

@@ -7,7 +7,7 @@ use crate::archive::problem::damaged;
 use crate::archive::schema::table_schema;
 use crate::archive::storage::Storage;
 use crate::error::{Error, Result};
-use arrow::array::RecordBatch;
+use arrow::array::{RecordBatch, RecordBatchReader};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow::error::ArrowError;
@@ -44,28 +44,20 @@ pub(in crate::archive) fn open_sound(storage: &Storage, file: &DataFile) -> Resu
     Ok(opened)
 }
 
-/// Returns a Parquet reader of a file, after checking the checksum and the footer.
-fn reader(storage: &Storage, file: &DataFile) -> Result<ParquetRecordBatchReaderBuilder<File>> {
-    let open = open_sound(storage, file)?;
-    ParquetRecordBatchReaderBuilder::try_new(open).map_err(|error| not_parquet(storage, file, error))
-}
-
-/// Reads the given columns of a file, batch by batch.
+/// Reads the given columns of a file, one row group after the other.
 pub(in crate::archive) fn read_columns(
     storage: &Storage,
     file: &DataFile,
     columns: &[&str],
     mut each: impl FnMut(&RecordBatch) -> Result<()>,
 ) -> Result<()> {
-    let builder = reader(storage, file)?;
-    let mask = ProjectionMask::columns(builder.parquet_schema(), columns.iter().copied());
+    let open = OpenDataFile::sound(storage, file)?;
     let schema = table_schema(file.table);
     let fields = columns.iter().map(|column| schema.field_with_name(column).cloned()).collect::<Result<Vec<_>, _>>();
     let schema = Arc::new(Schema::new(fields.map_err(|error| not_parquet(storage, file, error))?));
     let mut num_rows = 0;
-    for batch in builder.with_projection(mask).build().map_err(|error| not_parquet(storage, file, error))? {
-        let batch = batch.map_err(|error| not_parquet(storage, file, error))?;
-        let batch = conform(&batch, &schema).map_err(|error| not_parquet(storage, file, error))?;
+    for index in 0..open.num_row_groups() {
+        let batch = open.read_as(index, &schema)?;
         num_rows += batch.num_rows() as u64;
         each(&batch)?;
     }
@@ -94,8 +86,12 @@ impl<'a> OpenDataFile<'a> {
         OpenDataFile::of(storage, file, open(storage, file)?)
     }
 
-    /// Returns an open file.
-    pub(in crate::archive) fn of(storage: &'a Storage, file: &'a DataFile, open: File) -> Result<OpenDataFile<'a>> {
+    /// Opens a file after comparing its length and checksum with its manifest.
+    pub(in crate::archive) fn sound(storage: &'a Storage, file: &'a DataFile) -> Result<OpenDataFile<'a>> {
+        OpenDataFile::of(storage, file, open_sound(storage, file)?)
+    }
+
+    fn of(storage: &'a Storage, file: &'a DataFile, open: File) -> Result<OpenDataFile<'a>> {
         let metadata = guarded(|| Ok(ArrowReaderMetadata::load(&open, ArrowReaderOptions::new())?));
         let metadata = metadata.map_err(|error| not_parquet(storage, file, error))?;
         Ok(OpenDataFile { storage, file, open: SharedFile::new(open), metadata })
@@ -120,52 +116,38 @@ impl<'a> OpenDataFile<'a> {
     }
 
     pub(in crate::archive) fn read(&self, index: usize) -> Result<RecordBatch> {
+        self.read_as(index, &table_schema(self.file.table))
+    }
+
+    /// Reads the columns of a schema in a row group, as one batch.
+    fn read_as(&self, index: usize, schema: &SchemaRef) -> Result<RecordBatch> {
         let read = || {
-            let batch = read_row_group(self.open.clone(), self.metadata.clone(), index)?;
-            conform(&batch, &table_schema(self.file.table))
+            let num_rows = self.metadata.metadata().row_group(index).num_rows().max(1) as usize;
+            let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(self.open.clone(), self.metadata.clone());
+            let names = schema.fields().iter().map(|field| field.name().as_str());
+            let columns = ProjectionMask::columns(builder.parquet_schema(), names);
+            let builder = builder.with_projection(columns).with_row_groups(vec![index]).with_batch_size(num_rows);
+            let reader = builder.build()?;
+            let found = reader.schema();
+            conform(&concat_batches(&found, &reader.collect::<Result<Vec<_>, _>>()?)?, schema)
         };
         guarded(read).map_err(|error| not_parquet(self.storage, self.file, error))
     }
 }
 
-/// The row groups of several files, one after the other, in the current schema.
-pub(in crate::archive) struct RowGroups<'a> {
+/// Returns the row groups of several files, one after the other, in the current schema. Compares each file with its
+/// manifest before it reads the file. Opens one file after the other.
+pub(in crate::archive) fn row_groups<'a>(
     storage: &'a Storage,
-    files: std::slice::Iter<'a, &'a DataFile>,
-    open: Option<(OpenDataFile<'a>, usize)>,
-}
-
-impl<'a> RowGroups<'a> {
-    pub(in crate::archive) fn new(storage: &'a Storage, files: &'a [&'a DataFile]) -> RowGroups<'a> {
-        RowGroups { storage, files: files.iter(), open: None }
-    }
-
-    pub(in crate::archive) fn next(&mut self) -> Result<Option<RecordBatch>> {
-        loop {
-            let Some((open, index)) = &mut self.open else {
-                let Some(file) = self.files.next() else { return Ok(None) };
-                self.open = Some((OpenDataFile::of(self.storage, file, open_sound(self.storage, file)?)?, 0));
-                continue;
-            };
-            if *index == open.num_row_groups() {
-                self.open = None;
-                continue;
-            }
-            *index += 1;
-            return open.read(*index - 1).map(Some);
+    files: impl IntoIterator<Item = &'a DataFile>,
+) -> impl Iterator<Item = Result<RecordBatch>> {
+    type RowGroups<'a> = Box<dyn Iterator<Item = Result<RecordBatch>> + Send + 'a>;
+    files.into_iter().flat_map(|file| -> RowGroups<'a> {
+        match OpenDataFile::sound(storage, file) {
+            Ok(open) => Box::new((0..open.num_row_groups()).map(move |index| open.read(index))),
+            Err(error) => Box::new(std::iter::once(Err(error))),
         }
-    }
-}
-
-/// Reads a whole row group as one batch.
-fn read_row_group(file: SharedFile, metadata: ArrowReaderMetadata, index: usize) -> Result<RecordBatch, ArrowError> {
-    let num_rows = metadata.metadata().row_group(index).num_rows().max(1) as usize;
-    let schema = metadata.schema().clone();
-    let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata)
-        .with_row_groups(vec![index])
-        .with_batch_size(num_rows)
-        .build()?;
-    concat_batches(&schema, &reader.collect::<Result<Vec<_>, _>>()?)
+    })
 }
 
 /// Returns the columns of a schema, in its order.

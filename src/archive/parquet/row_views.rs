@@ -6,8 +6,8 @@ use crate::format::SourceFormat;
 use crate::run::{Branches, Run, RunMeta, RunStep};
 use crate::step_details::{StepDetail, StepDetails};
 use arrow::array::{
-    Array, ArrayAccessor, AsArray, BinaryArray, BooleanArray, DictionaryArray, Float32Array, Int32Array,
-    PrimitiveArray, RecordBatch, StringArray, UInt8Array,
+    Array, ArrayAccessor, AsArray, BinaryArray, BooleanArray, Float32Array, Int32Array, PrimitiveArray, RecordBatch,
+    StringArray, TypedDictionaryArray, UInt8Array,
 };
 use arrow::datatypes::{
     ArrowPrimitiveType, Float32Type, Int32Type, Int64Type, TimestampMillisecondType, UInt8Type, UInt16Type, UInt32Type,
@@ -52,17 +52,7 @@ pub(crate) struct RunFacts {
 pub(in crate::archive) type FactsAndOriginal<'a> = (RunFacts, Option<&'a [u8]>);
 
 /// A dictionary column of text.
-pub(in crate::archive) struct Words<'a> {
-    keys: &'a DictionaryArray<Int32Type>,
-    values: &'a StringArray,
-}
-
-impl<'a> Words<'a> {
-    /// Returns the text of a row; `None` for null.
-    pub(in crate::archive) fn get(&self, row: usize) -> Option<&'a str> {
-        self.keys.key(row).map(|key| self.values.value(key))
-    }
-}
+type Words<'a> = TypedDictionaryArray<'a, Int32Type, StringArray>;
 
 /// Access to the columns of a batch by name. The batch has the table's schema, so a missing column is a
 /// programming error.
@@ -80,8 +70,7 @@ impl<'a> TypedColumns<'a> {
 
     fn words(&self, name: &str) -> Result<Words<'a>> {
         let keys = self.column(name)?.as_dictionary_opt::<Int32Type>().ok_or_else(|| mistyped(name))?;
-        let values = keys.values().as_string_opt::<i32>().ok_or_else(|| mistyped(name))?;
-        Ok(Words { keys, values })
+        keys.downcast_dict().ok_or_else(|| mistyped(name))
     }
 
     fn nullable<T: ArrowPrimitiveType>(&self, name: &str) -> Result<&'a PrimitiveArray<T>> {
@@ -99,7 +88,7 @@ impl<'a> TypedColumns<'a> {
 
 /// Returns the value of a row; `None` for null.
 #[allow(clippy::needless_pass_by_value)] // Arrow implements the trait for references.
-fn at<A: ArrayAccessor>(array: A, row: usize) -> Option<A::Item> {
+pub(in crate::archive) fn at<A: ArrayAccessor>(array: A, row: usize) -> Option<A::Item> {
     array.is_valid(row).then(|| array.value(row))
 }
 
@@ -170,13 +159,13 @@ impl<'a> StepRows<'a> {
     /// digest differs.
     fn details(&self, rows: Range<usize>) -> StepDetails {
         let mut details = StepDetails::default();
-        let arrays: [&dyn Array; 2] = [self.valuation_type.keys, self.board_eval];
+        let arrays: [&dyn Array; 2] = [&self.valuation_type, self.board_eval];
         if arrays.iter().all(|array| array.null_count() == array.len()) {
             return details;
         }
         for row in rows {
             details.push(StepDetail {
-                valuation_type: self.valuation_type.get(row),
+                valuation_type: at(self.valuation_type, row),
                 board_eval: at(self.board_eval, row),
             });
         }
@@ -213,13 +202,13 @@ pub(in crate::archive) fn run_facts(batch: &RecordBatch) -> Result<Vec<FactsAndO
             run_id: run_id[row],
             digest: std::array::from_fn(|i| digest.value(row).get(i).copied().unwrap_or_default()),
             game: at(game, row),
-            format: format.get(row).unwrap_or_default().to_owned(),
+            format: at(format, row).unwrap_or_default().to_owned(),
             meta: RunMeta {
                 start_unix_s: (at(start_time, row).unwrap_or(0) / 1000).unsigned_abs(),
                 elapsed_s: elapsed_s[row],
                 max_score: max_score[row].unsigned_abs(),
                 highest_tile: highest_tile[row],
-                engine: engine.get(row).map(str::to_owned),
+                engine: at(engine, row).map(str::to_owned),
                 seed: at(seed, row),
                 raw_evs: raw_evs.value(row),
             },

@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::system::cancellation::CancellationToken;
 use crate::system::publish::Staged;
 use arrow::array::{AsArray, RecordBatch};
-use arrow::datatypes::{Int32Type, UInt32Type};
+use arrow::datatypes::UInt32Type;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowRowGroupWriterFactory, ArrowWriterOptions, compute_leaves};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
@@ -67,20 +67,23 @@ pub(in crate::archive) struct EncodedRowGroup {
     chunks: Vec<ArrowColumnChunk>,
     num_rows: u64,
     run_ids: (u32, u32),
-    /// The model of the first row, if the table has models. A file has the rows of one model.
-    model: Option<String>,
 }
 
 impl TableWriter {
-    /// Begins a file of the transaction that makes `version`.
-    pub(in crate::archive) fn new(storage: &Storage, table: TableName, version: &Manifest) -> Result<Self> {
+    /// Begins a file of the transaction that makes `version`. A file of `annotations` has the rows of one model.
+    pub(in crate::archive) fn new(
+        storage: &Storage,
+        table: TableName,
+        version: &Manifest,
+        model: Option<&str>,
+    ) -> Result<Self> {
         let summed = Summed { staged: Some(storage.stage(table.name())?), ..Summed::default() };
         let (mut writer, _) = serialized_writer(table, summed)?;
         for (key, value) in [(ARCHIVE_KEY, &version.archive_id), (TXN_KEY, &version.txn)] {
             writer.append_key_value_metadata(KeyValue::new(key.to_owned(), value.clone()));
         }
-        let (txn, row_groups) = (version.txn.clone(), Vec::new());
-        Ok(Self { table, txn, writer, synced_bytes: 0, row_groups, run_ids: None, model: None })
+        let (txn, model, row_groups) = (version.txn.clone(), model.map(str::to_owned), Vec::new());
+        Ok(Self { table, txn, writer, synced_bytes: 0, row_groups, run_ids: None, model })
     }
 
     pub(in crate::archive) fn num_rows(&self) -> u64 {
@@ -102,7 +105,6 @@ impl TableWriter {
         }
         row_group.close().map_err(parquet_error)?;
         self.row_groups.push(group.num_rows);
-        self.model = self.model.take().or(group.model);
         let (first, last) = group.run_ids;
         self.run_ids = Some(self.run_ids.map_or((first, last), |(before, _)| (before, last)));
         let written = self.writer.bytes_written() as u64;
@@ -181,14 +183,13 @@ impl RowGroupEncoder {
         cancel: &CancellationToken,
     ) -> Result<EncodedRowGroup> {
         let mut writers = self.0.create_column_writers(0).map_err(parquet_error)?;
-        let (mut num_rows, mut run_ids, mut model) = (0, None, None);
+        let (mut num_rows, mut run_ids) = (0, None);
         for part in parts {
             let part = part?;
             let ids = part.column(0).as_primitive::<UInt32Type>().values();
             let (Some(&first), Some(&last)) = (ids.first(), ids.last()) else { continue };
             run_ids = Some((run_ids.map_or(first, |(first, _)| first), last));
             num_rows += part.num_rows() as u64;
-            model = model.or_else(|| first_model(&part));
             let schema = part.schema();
             writers.par_iter_mut().zip(part.columns()).zip(&schema.fields()[..]).try_for_each(
                 |((writer, column), field)| {
@@ -202,15 +203,8 @@ impl RowGroupEncoder {
         }
         let run_ids = run_ids.ok_or_else(|| Error::argument("rows", "at least one in a row group", 0))?;
         let chunks = writers.into_par_iter().map(|writer| writer.close().map_err(parquet_error));
-        Ok(EncodedRowGroup { chunks: chunks.collect::<Result<_>>()?, num_rows, run_ids, model })
+        Ok(EncodedRowGroup { chunks: chunks.collect::<Result<_>>()?, num_rows, run_ids })
     }
-}
-
-/// Returns the model of the first row of `annotations`; `None` for the other tables.
-fn first_model(rows: &RecordBatch) -> Option<String> {
-    let models = rows.column_by_name("model")?.as_dictionary_opt::<Int32Type>()?;
-    let names = models.values().as_string_opt::<i32>()?;
-    Some(names.value(models.key(0)?).to_owned())
 }
 
 fn serialized_writer<W: Write + Send>(

@@ -19,6 +19,8 @@ pub(in crate::archive) struct TransactionFiles<'a> {
     pub(in crate::archive) storage: &'a Storage,
     /// The version that the transaction makes.
     pub(in crate::archive) version: &'a Manifest,
+    /// The model of the rows of `annotations`; `None` for the other tables.
+    pub(in crate::archive) model: Option<&'a str>,
     /// The minimum number of rows of a full file.
     pub(in crate::archive) file_rows: u64,
 }
@@ -133,7 +135,10 @@ impl OpenFiles<'_> {
     fn append(&mut self, table: TableName, group: EncodedRowGroup, cancel: &CancellationToken) -> Result<()> {
         let mut writer = match self.unfinished.remove(&table) {
             Some(writer) => writer,
-            None => TableWriter::new(self.transaction.storage, table, self.transaction.version)?,
+            None => {
+                let TransactionFiles { storage, version, model, .. } = *self.transaction;
+                TableWriter::new(storage, table, version, model)?
+            }
         };
         writer.append(group)?;
         if writer.num_rows() >= self.transaction.file_rows {

@@ -2,13 +2,13 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::system::cancellation::CancellationToken;
-use crate::system::random;
-use rand_xoshiro::Xoshiro256PlusPlus;
-use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::fs::{File, TryLockError};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tracing::info;
+
+/// The time between two attempts to lock.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// An exclusive lock among the writers of this machine.
 pub(super) struct Lock(File);
@@ -19,7 +19,6 @@ impl Lock {
     pub(super) fn acquire(owner: &Path, path: &Path, wait: Duration, cancel: &CancellationToken) -> Result<Lock> {
         let file = File::options().create(true).append(true).open(path).map_err(|source| Error::io(path, source))?;
         let start = Instant::now();
-        let mut backoff = Backoff::new(Duration::from_millis(2), Duration::from_millis(50));
         let mut waits = false;
         loop {
             match file.try_lock() {
@@ -35,7 +34,7 @@ impl Lock {
                         );
                     }
                     cancel.check()?;
-                    backoff.sleep();
+                    std::thread::sleep(PAUSE.min(wait.saturating_sub(start.elapsed())));
                 }
                 Err(TryLockError::WouldBlock) => {
                     let what = match wait.as_secs_f64() {
@@ -54,25 +53,5 @@ impl Drop for Lock {
     fn drop(&mut self) {
         // A process that was forked meanwhile has the file open too, so closing the file would not unlock it.
         self.0.unlock().ok();
-    }
-}
-
-/// A sequence of pauses that grow. Their random lengths keep writers from colliding again.
-struct Backoff {
-    next: Duration,
-    longest: Duration,
-    random: Xoshiro256PlusPlus,
-}
-
-impl Backoff {
-    fn new(first: Duration, longest: Duration) -> Backoff {
-        let seed = random::seed().unwrap_or(u64::from(std::process::id()) << 32);
-        Backoff { next: first, longest, random: Xoshiro256PlusPlus::seed_from_u64(seed) }
-    }
-
-    fn sleep(&mut self) {
-        let share = 0.5 + (self.random.next_u32() as f64 / f64::from(u32::MAX)) / 2.0;
-        std::thread::sleep(self.next.mul_f64(share));
-        self.next = (self.next * 2).min(self.longest);
     }
 }

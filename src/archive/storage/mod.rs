@@ -19,6 +19,7 @@ use self::folder::Folder;
 use self::object_prefix::ObjectPrefix;
 use self::queue::Queue;
 use self::storage_options::StorageOptions;
+use crate::archive::table_name::TableName;
 use crate::error::{Error, Result};
 use std::ops::Deref;
 use std::path::Path;
@@ -52,6 +53,12 @@ impl Storage {
 
     pub(in crate::archive) fn of(backend: impl Backend + 'static) -> Storage {
         Storage { backend: Arc::new(backend), queue: Arc::default() }
+    }
+
+    /// Returns the paths of a table's data files, in no particular order.
+    pub(in crate::archive) fn data_files(&self, table: TableName) -> Result<Vec<String>> {
+        let names = self.names(table.name(), "")?.unwrap_or_default();
+        Ok(names.iter().filter(|name| name.ends_with(".parquet")).map(|name| format!("{table}/{name}")).collect())
     }
 }
 

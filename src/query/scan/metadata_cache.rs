@@ -27,12 +27,12 @@ pub(in crate::query) struct MetadataCache {
     run_indexes: Mutex<Vec<(VersionKey, Arc<RunIndex>)>>,
 }
 
-/// A version: the path of its archive, and the transaction and the checksum of its manifest.
-type VersionKey = (PathBuf, String, String);
+/// A version: the path of its archive, its transaction and its number.
+type VersionKey = (PathBuf, String, u64);
 
 fn key(archive: &Archive) -> VersionKey {
     let manifest = archive.manifest();
-    (archive.path().to_owned(), manifest.txn.clone(), manifest.crc.clone())
+    (archive.path().to_owned(), manifest.txn.clone(), manifest.version)
 }
 
 impl MetadataCache {
