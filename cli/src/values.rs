@@ -4,17 +4,8 @@ use a2store::export::ExportFormat;
 use a2store_explore::ReportGroups;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
-/// Returns the parser of the format of an export.
-pub(crate) fn export_format() -> impl TypedValueParser<Value = ExportFormat> {
-    formats(|_| true)
-}
-
-/// Returns the parser of the format of a conversion.
-pub(crate) fn conversion_format() -> impl TypedValueParser<Value = ExportFormat> {
-    formats(ExportFormat::is_of_conversions)
-}
-
-fn formats(is_allowed: fn(ExportFormat) -> bool) -> impl TypedValueParser<Value = ExportFormat> {
+/// Returns the parser of the allowed formats of an export or a conversion.
+pub(crate) fn formats(is_allowed: fn(ExportFormat) -> bool) -> impl TypedValueParser<Value = ExportFormat> {
     let allowed = ExportFormat::ALL.into_iter().filter(|&format| is_allowed(format));
     PossibleValuesParser::new(allowed.map(ExportFormat::name)).try_map(|name| name.parse::<ExportFormat>())
 }

@@ -4,8 +4,7 @@ use super::query_call::PyQuery;
 use super::run::PyRun;
 use super::sql::{LimitArguments, batches_of, named_params};
 use super::view::{PyView, view};
-use crate::error::OrRaise;
-use crate::error::Raised;
+use crate::error::{OrRaise, Raised};
 use crate::support::arrow::{ArrowBatch, ArrowSchema};
 use crate::support::integers::{Bounded, Positive, U16, U32, U64, Workers};
 use crate::support::interrupt::{abandonable, cancellable, interruptible};
@@ -62,6 +61,7 @@ pub(crate) struct PyArchive {
 }
 
 /// A version by its number or its tag.
+#[derive(Default)]
 pub(crate) struct PyVersion(VersionName);
 
 impl<'py> FromPyObject<'_, 'py> for PyVersion {
@@ -166,9 +166,8 @@ fn open_at(
     storage_options: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<PyArchive> {
     let options = storage_options_from(storage_options)?;
-    let version = version.map(|PyVersion(version)| version);
-    let archive =
-        abandonable(py, Some(false), move |_, _| Archive::open_with(path, version.unwrap_or_default(), &options))?;
+    let version = version.unwrap_or_default().0;
+    let archive = abandonable(py, Some(false), move |_, _| Archive::open_with(path, version, &options))?;
     let checksums = checksums.unwrap_or(archive.has_checksums());
     Ok(PyArchive::new(archive.with_checksums(checksums)))
 }
@@ -263,8 +262,7 @@ pub(crate) fn restore<'py>(
     dry_run: bool,
     storage_options: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let (storage, version) = (storage_options_from(storage_options)?, version.map(|PyVersion(version)| version));
-    let version = version.unwrap_or_default();
+    let (storage, version) = (storage_options_from(storage_options)?, version.unwrap_or_default().0);
     let restore =
         move |_: &dyn Progress, cancel: &CancellationToken| Archive::restore(path, version, dry_run, &storage, cancel);
     let report = if dry_run { abandonable(py, Some(false), restore) } else { interruptible(py, Some(false), restore) };

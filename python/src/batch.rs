@@ -2,7 +2,7 @@
 
 use crate::error::OrRaise;
 use crate::support::arrow::batch_capsules;
-use crate::support::memory::Memory;
+use crate::support::memory::{Memory, Owner};
 use crate::support::numpy::array;
 use crate::support::packages::needed;
 use a2store::table::{Batch, ElementType};
@@ -58,7 +58,7 @@ impl PyBatch {
         let (Some(column), Some(range)) = (self.batch.columns().nth(index), self.batch.range(index)) else {
             return Ok(None);
         };
-        let memory = self.memory.get_or_try_init(py, || Py::new(py, Memory::of_batch(self.batch.clone())))?;
+        let memory = self.memory.get_or_try_init(py, || Py::new(py, Memory(Owner::Batch(self.batch.clone()))))?;
         let columns = (column.values_per_row > 1).then_some(column.values_per_row);
         let shape = (self.batch.num_rows(), columns);
         array(memory.bind(py).as_any(), column.dtype.numpy(), range.start, shape).map(Some)

@@ -1,7 +1,6 @@
 //! What the classes of boards, positions and pages in Python need: `python/a2store/_boards.py` and `_pages.py`.
 
-use crate::error::OrRaise;
-use crate::error::Raised;
+use crate::error::{OrRaise, Raised};
 use crate::support::integers::{Bounded, U16, U64};
 use a2store::board::{Board, Move, Palette, WideBoard, board_svg};
 use a2store::error::Error;

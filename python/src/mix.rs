@@ -67,7 +67,7 @@ pub(crate) fn mix(
         wrong
     })?;
     let part = |(table, share): (Bound<'_, PyStepTable>, Bound<'_, PyAny>)| match share.extract::<f64>() {
-        Ok(share) => Ok((table.get().table().clone(), share)),
+        Ok(share) => Ok((table.get().table.clone(), share)),
         Err(_) => {
             let found = share.repr()?;
             Err(PyTypeError::new_err(format!("tables: expected a number as a table's share, found {found}")))

@@ -2,8 +2,7 @@
 
 use super::run::PyRun;
 use super::table::PyStepTable;
-use crate::error::OrRaise;
-use crate::error::Raised;
+use crate::error::{OrRaise, Raised};
 use crate::support::indices::row_indices;
 use crate::support::integers::{Bounded, U64, Workers};
 use crate::support::interrupt::{cancellable, checking, interruptible};

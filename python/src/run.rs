@@ -2,8 +2,7 @@
 
 use super::display::position;
 use super::view::CallablePolicy;
-use crate::error::OrRaise;
-use crate::error::Raised;
+use crate::error::{OrRaise, Raised};
 use crate::support::indices::place;
 use crate::support::integers::AnyInt;
 use crate::support::interrupt::cancellable;

@@ -4,13 +4,12 @@ use super::batch::PyBatch;
 use super::loader::{PyLoader, sampling};
 use super::query_call::NOTEBOOK_ROWS;
 use super::table_items::rows_at;
-use crate::error::OrRaise;
-use crate::error::Raised;
+use crate::error::{OrRaise, Raised};
 use crate::support::arrow::{ArrowArray, ArrowSchema, stream_capsule};
 use crate::support::indices::{row_indices, run_ids_from};
 use crate::support::integers::{BatchSize, Bounded, NumSamples, Positive, Prefetch, Rank, U64, Workers, WorldSize};
 use crate::support::interrupt::{checking, interruptible};
-use crate::support::memory::Memory;
+use crate::support::memory::{Memory, Owner};
 use crate::support::numpy::array;
 use crate::support::packages::{to_arrow, to_pandas, to_polars};
 use crate::support::progress::ProgressOption;
@@ -66,15 +65,11 @@ use std::sync::Arc;
 /// (dtype('uint64'), 6)
 #[pyclass(frozen, name = "StepTable", module = "a2store")]
 pub(crate) struct PyStepTable {
-    table: StepTable,
+    pub(super) table: StepTable,
     dtype: PyOnceLock<Py<PyAny>>,
 }
 
 impl PyStepTable {
-    pub(crate) fn table(&self) -> &StepTable {
-        &self.table
-    }
-
     pub(crate) fn new(table: StepTable) -> PyStepTable {
         PyStepTable { table, dtype: PyOnceLock::new() }
     }
@@ -97,7 +92,7 @@ impl PyStepTable {
     /// Negative indices count from the end. Raises ``IndexError``, ``KeyError`` for an unknown name, and ``TypeError``
     /// for another key.
     fn __getitem__<'py>(slf: &Bound<'py, Self>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let Ok(name) = key.extract::<String>() else { return rows_at(&slf.get().table, key) };
+        let Ok(name) = key.extract::<String>() else { return rows_at(slf.get(), key) };
         let (py, this) = (slf.py(), slf.get());
         if !this.table.is_view() && this.table.layout().numpy_fields().any(|(field, ..)| field == name) {
             return this.__array__(py, None, None)?.get_item(name);
@@ -218,7 +213,7 @@ impl PyStepTable {
         let rows = if is_view {
             self.copied_rows(py)?
         } else {
-            let memory = Bound::new(py, Memory::of_table(self.table.clone()))?;
+            let memory = Bound::new(py, Memory(Owner::Table(self.table.clone())))?;
             array(memory.as_any(), self.dtype(py)?, 0, (len, None))?
         };
         match (dtype, copy) {
@@ -836,7 +831,7 @@ impl PyStepTable {
         Ok((PyStepTable::new(train), PyStepTable::new(test)))
     }
 
-    fn batch(&self, py: Python<'_>, rows: &[u64]) -> PyResult<PyBatch> {
+    pub(super) fn batch(&self, py: Python<'_>, rows: &[u64]) -> PyResult<PyBatch> {
         Ok(PyBatch::new(checking(py, |cancel| self.table.take_unless_cancelled(rows, cancel))?))
     }
 
@@ -849,7 +844,7 @@ impl PyStepTable {
             let mut rows = filled(len, 0_u64)?;
             self.table.copy_all_rows(bytemuck::cast_slice_mut(&mut rows), cancel).map(|()| rows)
         })?;
-        let memory = Bound::new(py, Memory::of_rows(rows))?;
+        let memory = Bound::new(py, Memory(Owner::Rows(rows)))?;
         array(memory.as_any(), self.dtype(py)?, 0, (num_rows, None))
     }
 }

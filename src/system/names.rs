@@ -2,6 +2,8 @@
 
 /// Implements `Display` by an enum's method `name`. With the name of an argument and the expected values, also
 /// implements `FromStr` by the constant `ALL`.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! text_form {
     ($enum:ty $(, $argument:expr, $expected:expr)?) => {
         impl std::fmt::Display for $enum {
@@ -21,4 +23,4 @@ macro_rules! text_form {
     };
 }
 
-pub(crate) use text_form;
+pub use text_form;

@@ -64,14 +64,6 @@ impl<T: Send + Sync> PerProcess<T> {
             drop(unsafe { Box::from_raw(made) });
         }
     }
-
-    /// Makes the next call of `get_or_make` create a new value. References to `value` stay valid.
-    pub(crate) fn retire(&self, value: &'static T) {
-        let found = self.0.load(Ordering::Acquire);
-        if of_this_process(found).is_some_and(|current| std::ptr::eq(current, value)) {
-            let _ = self.0.compare_exchange(found, null_mut(), Ordering::AcqRel, Ordering::Acquire);
-        }
-    }
 }
 
 fn of_this_process<T>(found: *mut Owned<T>) -> Option<&'static T> {
@@ -128,21 +120,14 @@ mod tests {
     }
 
     #[test]
-    fn all_threads_get_one_value_until_it_is_retired() {
+    fn all_threads_get_one_value() {
         static ONE: PerProcess<String> = PerProcess::new();
-        let one = || ONE.get_or_make(|| Ok("one".to_owned())).unwrap();
-        let get = || one().as_ptr() as usize;
-        let (first, value) = (get(), one());
+        let get = || ONE.get_or_make(|| Ok("one".to_owned())).unwrap().as_ptr() as usize;
+        let first = get();
         let others: Vec<usize> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..8).map(|_| scope.spawn(get)).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
         assert!(others.iter().all(|&other| other == first));
-        ONE.retire(value);
-        let second = get();
-        assert_ne!(second, first);
-        // A second call has no effect.
-        ONE.retire(value);
-        assert_eq!(get(), second);
     }
 }

@@ -5,7 +5,7 @@ use crate::system::process::lock;
 use crate::system::process::{PerProcess, ProcessId, silence_panics};
 use std::future::Future;
 use std::pin::pin;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -17,26 +17,23 @@ const STACK: usize = 64 << 20;
 /// The interval at which a waiting thread checks whether to cancel.
 pub const PERIOD: Duration = Duration::from_millis(50);
 
-/// The threads for queries and object stores, one per core, shared by the whole process.
+/// A reference to the threads for queries and object stores, one per core, shared by the whole process. The threads end
+/// with the last reference.
+#[derive(Clone)]
+pub struct Threads(Arc<SharedRuntime>);
+
 struct SharedRuntime {
     process: ProcessId,
-    state: Mutex<RuntimeState>,
-}
-
-struct RuntimeState {
+    handle: Handle,
     /// `None` after the shutdown.
     runtime: Option<Runtime>,
-    users: usize,
-    retired: bool,
 }
 
-/// A reference to the threads, which keeps them alive.
-pub struct Threads {
-    shared: &'static SharedRuntime,
-    handle: Handle,
+/// Returns the threads that the next call of [`runtime`] returns; `None` = it starts new ones.
+fn current() -> Result<MutexGuard<'static, Option<Threads>>> {
+    static CURRENT: PerProcess<Mutex<Option<Threads>>> = PerProcess::new();
+    CURRENT.get_or_make(|| Ok(Mutex::new(None))).map(lock)
 }
-
-static RUNTIME: PerProcess<SharedRuntime> = PerProcess::new();
 
 /// Returns the threads for asynchronous work.
 ///
@@ -45,54 +42,39 @@ static RUNTIME: PerProcess<SharedRuntime> = PerProcess::new();
 /// # Errors
 /// [`ErrorKind::Io`](crate::ErrorKind::Io) if the system starts no threads.
 pub fn runtime() -> Result<Threads> {
-    loop {
-        let shared = RUNTIME.get_or_make(SharedRuntime::new)?;
-        let mut state = lock(&shared.state);
-        if let (Some(runtime), false) = (&state.runtime, state.retired) {
-            let handle = runtime.handle().clone();
-            state.users += 1;
-            return Ok(Threads { shared, handle });
-        }
+    let mut current = current()?;
+    if let Some(threads) = &*current {
+        return Ok(threads.clone());
     }
+    Ok(current.insert(Threads::new()?).clone())
 }
 
-impl SharedRuntime {
-    fn new() -> Result<SharedRuntime> {
+impl Threads {
+    fn new() -> Result<Threads> {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         let builder = builder.thread_name("a2store-query").thread_stack_size(STACK).enable_all();
         // Tokio catches a task's panic and returns an error to the caller that awaits the task.
         let builder = builder.on_thread_start(|| _ = silence_panics());
-        let runtime = Some(builder.build().map_err(Error::from)?);
-        let state = Mutex::new(RuntimeState { runtime, users: 0, retired: false });
-        Ok(SharedRuntime { process: ProcessId::current(), state })
+        let runtime = builder.build().map_err(Error::from)?;
+        let (process, handle) = (ProcessId::current(), runtime.handle().clone());
+        Ok(Threads(Arc::new(SharedRuntime { process, handle, runtime: Some(runtime) })))
     }
-}
 
-impl Drop for SharedRuntime {
-    /// Shuts down without blocking: the thread that lost the race to create a runtime may run async code.
-    fn drop(&mut self) {
-        if let Some(runtime) = lock(&self.state).runtime.take() {
-            runtime.shutdown_background();
-        }
-    }
-}
-
-impl Threads {
     /// Returns a handle to the threads.
     #[must_use]
     pub fn handle(&self) -> &Handle {
-        &self.handle
+        &self.0.handle
     }
 
     /// Runs a future on the threads.
     pub fn spawn<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
-        self.handle.spawn(future)
+        self.0.handle.spawn(future)
     }
 
     /// Returns whether the current process started the threads, and not a process that it was forked from.
     #[must_use]
     pub fn are_here(&self) -> bool {
-        self.shared.process.is_current()
+        self.0.process.is_current()
     }
 
     /// Makes the next query start new threads. These threads end after their current work.
@@ -100,23 +82,23 @@ impl Threads {
     /// Call this after a cancellation. A task can only be cancelled where it yields, and some operators compute for
     /// long without yielding, so the old threads may stay busy.
     pub(crate) fn retire(&self) {
-        RUNTIME.retire(self.shared);
-        lock(&self.shared.state).retired = true;
+        if let Ok(mut current) = current() {
+            // `self` keeps the threads, so this does not end them while the lock is held.
+            current.take_if(|threads| Arc::ptr_eq(&threads.0, &self.0));
+        }
     }
 }
 
-impl Drop for Threads {
+impl Drop for SharedRuntime {
+    /// Shuts down without blocking, because the last user may run async code.
     fn drop(&mut self) {
-        // A forked child has none of these threads, and a thread of the parent may have held the lock at the fork.
-        if !self.are_here() {
-            return;
-        }
-        let mut state = lock(&self.shared.state);
-        state.users -= 1;
-        let unused = if state.retired && state.users == 0 { state.runtime.take() } else { None };
-        drop(state);
-        if let Some(runtime) = unused {
-            runtime.shutdown_background();
+        if let Some(runtime) = self.runtime.take() {
+            if self.process.is_current() {
+                runtime.shutdown_background();
+            } else {
+                // A forked child has none of these threads, and they may have held locks at the fork.
+                std::mem::forget(runtime);
+            }
         }
     }
 }
@@ -181,11 +163,11 @@ mod tests {
             let _ = receiver.recv();
             Ok(())
         };
-        let first: *const SharedRuntime = runtime().unwrap().shared;
+        let first = runtime().unwrap();
         let error = block_on_unless(stuck, || Err(ErrorKind::Cancelled.into())).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Cancelled));
         let next = runtime().unwrap();
-        assert!(!std::ptr::eq(next.shared, first));
+        assert!(!Arc::ptr_eq(&next.0, &first.0));
         assert_eq!(block_on(async { Ok(7) }).unwrap(), 7);
         drop(sender);
     }

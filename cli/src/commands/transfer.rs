@@ -4,7 +4,7 @@ use crate::open::ArchiveArgs;
 use crate::print::{count, print_report, rate};
 use crate::progress::{Interrupt, progress};
 use crate::terminal::print_error;
-use crate::values::{conversion_format, export_format};
+use crate::values::formats;
 use a2store::export::{ExportFormat, ExportOptions, ExportReport};
 use a2store::query::no_params;
 use anyhow::Result;
@@ -21,7 +21,7 @@ pub(crate) struct ExportArgs {
     #[arg(long = "where", value_name = "CONDITION")]
     condition: Option<String>,
     /// Output format. `original` restores the ingested run files.
-    #[arg(long, value_parser = export_format())]
+    #[arg(long, value_parser = formats(|_| true))]
     format: ExportFormat,
     #[command(flatten)]
     target: ExportTargetArgs,
@@ -33,7 +33,7 @@ pub(crate) struct ConvertArgs {
     #[arg(required = true)]
     inputs: Vec<PathBuf>,
     /// Output format.
-    #[arg(long, value_parser = conversion_format())]
+    #[arg(long, value_parser = formats(ExportFormat::is_of_conversions))]
     format: ExportFormat,
     #[command(flatten)]
     target: ExportTargetArgs,

@@ -4,9 +4,8 @@ use a2store::archive::Archive;
 use a2store::error::{Error, ErrorKind, Result};
 use a2store::query::{QueryOptions, no_params};
 use a2store::system::cancellation::CancellationToken;
+use a2store::system::names::text_form;
 use derive_setters::Setters;
-use std::fmt;
-use std::str::FromStr;
 
 /// Options of [`Report::of`](crate::Report::of).
 ///
@@ -57,21 +56,7 @@ impl ReportGroups {
     }
 }
 
-impl fmt::Display for ReportGroups {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for ReportGroups {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<ReportGroups> {
-        let expected = "\"engine\", \"ingest\", \"format\" or \"session\"";
-        let found = ReportGroups::ALL.into_iter().find(|known| known.name() == name);
-        found.ok_or_else(|| Error::argument("by", expected, name))
-    }
-}
+text_form!(ReportGroups, "by", "\"engine\", \"ingest\", \"format\" or \"session\"");
 
 impl ReportOptions {
     /// Returns the common table expressions that go before a named query. They replace `runs`, `steps` and

@@ -1,7 +1,6 @@
 //! The vector of games that Python steps, `a2store.selfplay.VectorEnv`.
 
-use crate::error::OrRaise;
-use crate::error::Raised;
+use crate::error::{OrRaise, Raised};
 use crate::support::integers::{Bounded, NumEnvs, U64, exact_integer};
 use crate::support::numpy::{as_array, copied_array, type_and_shape, values};
 use crate::support::steps::{legal_array, tokens_array};

@@ -110,7 +110,7 @@ pub(crate) fn play<'py>(
         "int64" => true,
         _ => return Err(Error::argument("tokens", "\"uint8\" or \"int64\"", format!("{tokens:?}")).raised()),
     };
-    let recorder = recorder.as_ref().map(|recorder| recorder.get().recorder());
+    let recorder = recorder.as_ref().map(|recorder| &recorder.get().0);
     let mut options = PlayOptions::default();
     options.num_games = num_games.get();
     options.batch_size = batch_size.get();

@@ -1,8 +1,7 @@
 //! The recorder of games, `a2store.selfplay.Recorder`.
 
 use crate::archive::PyArchive;
-use crate::error::OrRaise;
-use crate::error::Raised;
+use crate::error::{OrRaise, Raised};
 use crate::support::integers::{AnyInt, Bounded, Positive, U64};
 use crate::support::logging::{deliver_all, logged};
 use crate::support::results::IntoInstance;
@@ -55,7 +54,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// >>> archive.ingest(recorder.sessions).accepted
 /// 1
 #[pyclass(frozen, name = "Recorder", module = "a2store.selfplay")]
-pub(crate) struct PyRecorder(Recorder);
+pub(crate) struct PyRecorder(pub(super) Recorder);
 
 /// The storage of a recorder.
 enum RecorderTarget<'py> {
@@ -230,12 +229,6 @@ impl PyRecorder {
     fn __repr__(&self) -> String {
         let stats = self.0.stats();
         format!("Recorder({} games, {} steps)", stats.ended, stats.steps)
-    }
-}
-
-impl PyRecorder {
-    pub(crate) fn recorder(&self) -> &Recorder {
-        &self.0
     }
 }
 

@@ -1,8 +1,7 @@
 //! Row indices and run ids from Python.
 
 use super::integers::{exact_integer, shown};
-use crate::error::OrRaise;
-use crate::error::Raised;
+use crate::error::{OrRaise, Raised};
 use a2store::error::{Error, ErrorKind};
 use a2store::system::machine::{filled, reserve};
 use pyo3::buffer::{Element, PyBuffer, ReadOnlyCell};

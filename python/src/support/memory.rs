@@ -8,29 +8,15 @@ use std::ffi::c_int;
 
 /// Memory of a batch or a table. Arrays made from it keep it, and so its owner, alive.
 #[pyclass(frozen, name = "_Memory", module = "a2store")]
-pub(crate) struct Memory(Owner);
+pub(crate) struct Memory(pub(crate) Owner);
 
-enum Owner {
+pub(crate) enum Owner {
     /// Writable: the batch belongs to the caller alone.
     Batch(Batch),
     /// Read-only, like the mapping.
     Table(StepTable),
     /// Writable: copies of rows.
     Rows(Vec<u64>),
-}
-
-impl Memory {
-    pub(crate) fn of_batch(batch: Batch) -> Memory {
-        Memory(Owner::Batch(batch))
-    }
-
-    pub(crate) fn of_rows(rows: Vec<u64>) -> Memory {
-        Memory(Owner::Rows(rows))
-    }
-
-    pub(crate) fn of_table(table: StepTable) -> Memory {
-        Memory(Owner::Table(table))
-    }
 }
 
 #[pymethods]

@@ -1,9 +1,8 @@
 //! Conversion of boards, moves and values of steps to and from NumPy arrays.
 
 use super::integers::{Bounded, U64, exact_integer, shown};
-use super::numpy::{array, contiguous};
-use crate::error::OrRaise;
-use crate::error::Raised;
+use super::numpy::{array, contiguous, type_and_shape, values};
+use crate::error::{OrRaise, Raised};
 use a2store::board::{Board, Move};
 use a2store::error::Error;
 use a2store::run::Branches;
@@ -92,40 +91,32 @@ fn native_boards(boards: &Bound<'_, PyAny>) -> PyResult<Option<Vec<Board>>> {
 
 /// Converts an array of `len` moves.
 pub(crate) fn moves_from(moves: &Bound<'_, PyAny>, len: usize) -> PyResult<Vec<Option<Move>>> {
-    let shape = [Some(len)];
-    let native = match buffer::<u8>(moves, &shape) {
-        Some(native) => native,
-        None => {
-            let array = contiguous(moves, None)?;
-            let dtype = array.getattr("dtype")?;
-            if !["i", "u"].contains(&dtype.getattr("kind")?.extract::<String>()?.as_str()) {
-                return Err(PyTypeError::new_err(format!("moves: expected integers, found {dtype}")));
-            }
-            // -1 and 255 mean none. Any other value that does not fit a byte is not a move.
-            let (least, most) = (array.call_method0("min"), array.call_method0("max"));
-            for extreme in [least, most].into_iter().flatten() {
-                if !(-1..=255).contains(&extreme.extract::<i128>()?) {
-                    return Err(Error::argument("move", "0..=3, or 255 for none", extreme).raised());
-                }
-            }
-            let array = array.call_method1("astype", ("u1",))?;
-            let refuse = || PyValueError::new_err(format!("moves: expected an array of shape ({len},), like boards"));
-            buffer(&array, &shape).ok_or_else(refuse)?
-        }
-    };
-    native.to_vec(moves.py())?.into_iter().map(|index| move_from(index.into())).collect()
+    if let Some(native) = buffer::<u8>(moves, &[Some(len)]) {
+        return native.to_vec(moves.py())?.into_iter().map(|index| move_from(index.into())).collect();
+    }
+    let array = contiguous(moves, None)?;
+    let (kind, shape) = type_and_shape(&array)?;
+    if !["i", "u"].contains(&kind.as_str()) {
+        let found = array.getattr("dtype")?;
+        return Err(PyTypeError::new_err(format!("moves: expected integers, found {found}")));
+    }
+    if shape != [len] {
+        return Err(PyValueError::new_err(format!("moves: expected an array of shape ({len},), like boards")));
+    }
+    if kind == "u" {
+        return values::<u64>(&array, "u8")?.into_iter().map(|index| move_from(index.into())).collect();
+    }
+    // -1 means none, like 255.
+    let signed = |index: i64| move_from(if index == -1 { 255 } else { index.into() });
+    values::<i64>(&array, "i8")?.into_iter().map(signed).collect()
 }
 
 /// Converts an array of values, four for each of `len` boards.
 pub(crate) fn values_from(values: &Bound<'_, PyAny>, len: usize) -> PyResult<Vec<[f32; 4]>> {
-    let shape = [Some(len), Some(4)];
-    let native = match buffer::<f32>(values, &shape) {
-        Some(native) => native,
-        None => buffer(&contiguous(values, Some("f4"))?, &shape).ok_or_else(|| {
-            PyValueError::new_err(format!("ev_values: expected an array of shape ({len}, 4), one row per board"))
-        })?,
-    };
-    Ok(native.to_vec(values.py())?.chunks_exact(4).map(|four| std::array::from_fn(|at| four[at])).collect())
+    let found = buffer::<f32>(&contiguous(values, Some("f4"))?, &[Some(len), Some(4)]).ok_or_else(|| {
+        PyValueError::new_err(format!("ev_values: expected an array of shape ({len}, 4), one row per board"))
+    })?;
+    Ok(found.to_vec(values.py())?.chunks_exact(4).map(|four| std::array::from_fn(|at| four[at])).collect())
 }
 
 /// Returns the memory of a C-contiguous array with this type and shape.

@@ -6,9 +6,8 @@ use crate::format::files::ordered::in_order;
 use crate::format::jsonl::{JsonlOptions, put_run, put_steps, run_uuid};
 use crate::system::cancellation::CancellationToken;
 use crate::system::progress::{Progress, Unit};
-use crate::system::publish::{Destination, Staged, is_same_file};
+use crate::system::publish::{Output, is_same_file};
 use crate::system::workers;
-use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
@@ -56,22 +55,15 @@ impl PackReader {
         progress: &dyn Progress,
         cancel: &CancellationToken,
     ) -> Result<JsonlReport> {
-        match Destination::of(path.as_ref())? {
-            Destination::File { path, folder } => {
-                if self.path().is_some_and(|own| is_same_file(own, &path)) {
-                    return Err(Error::argument("path", "a file other than the pack", path.display()));
-                }
-                let mut staged = Staged::new(&folder)?;
-                let report =
-                    self.write_jsonl(&mut staged, options, progress, cancel).map_err(|error| error.with_path(&path))?;
-                staged.replace(&path)?;
-                Ok(report)
-            }
-            Destination::Stream(path) => {
-                let mut stream = File::options().write(true).open(&path).map_err(|source| Error::io(&path, source))?;
-                self.write_jsonl(&mut stream, options, progress, cancel).map_err(|error| error.with_path(path))
-            }
+        let path = path.as_ref();
+        if self.path().is_some_and(|own| is_same_file(own, path)) {
+            return Err(Error::argument("path", "a file other than the pack", path.display()));
         }
+        let output = Output::create(path)?;
+        let report = self.write_jsonl(&mut output.file(), options, progress, cancel);
+        let report = report.map_err(|error| error.with_path(path))?;
+        output.publish()?;
+        Ok(report)
     }
 
     /// Does the same as [`PackReader::to_jsonl`], but writes to a writer.
