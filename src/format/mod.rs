@@ -54,8 +54,8 @@ pub use macroxue::Macroxue;
 pub use macroxue_pack::{MacroxuePack, MacroxuePackWriter};
 pub(crate) use numpy_folder::is_companion;
 pub use pack::{
-    Compression, ExtractReport, JsonlReport, PackBuilder, PackIter, PackOptions, PackReader, PackReport, PackStats,
-    RunSlice, ValidateOptions, ValidateReport, pack_folder,
+    Compression, ExtractReport, JsonlReport, PackBuilder, PackOptions, PackReader, PackReport, PackStats, RunSlice,
+    ValidateOptions, ValidateReport, pack_folder,
 };
 pub use packdat::{PackDat, PackDatWriter};
 pub use registry::SourceFormat;
