@@ -62,7 +62,7 @@ pub use registry::SourceFormat;
 pub(crate) use rows::WideStep;
 pub(crate) use run_file::PREFIX_LEN;
 pub use run_file::{RunFormat, decode_run, encode_run, read_run};
-pub(crate) use session::{NewRun, SessionRun};
+pub(crate) use session::SessionRun;
 pub use session::{Session, SessionOptions, SessionWriter};
 pub use source::{RunSource, SourceFacts, SourceRun};
 
