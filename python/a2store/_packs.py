@@ -30,8 +30,8 @@ class PackReader:
     """A reader of the run files in an ``.a2pack``, which it maps into memory.
 
     Access to any run takes constant time. ``len(pack)`` is the number of runs, and ``pack[i]`` is ``pack.decode(i)``.
-    ``for run in pack`` returns all runs in order and decodes ahead in parallel. A reader may be shared between threads,
-    survives ``fork``, and pickles as its path. The file must not change while it is open.
+    ``for run in pack`` returns all runs in order and decodes several at a time in parallel. A reader may be shared
+    between threads, survives ``fork``, and pickles as its path. The file must not change while it is open.
 
     >>> pack = a2store.PackReader.open("games.a2pack")
     >>> len(pack), pack[0].meta.max_score
@@ -152,7 +152,7 @@ class PackReader:
         return runs
 
     def iter(self, indices: Iterable[int] | None = None) -> PackIterator:
-        """Return an iterator over runs; it decodes some megabytes ahead in parallel.
+        """Return an iterator over runs; it decodes some megabytes at a time, in parallel.
 
         At a damaged run the iterator raises ``DecodeError``; the next call continues with the following run.
 

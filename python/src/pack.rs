@@ -10,7 +10,7 @@ use crate::support::numpy::copied_array;
 use crate::support::progress::ProgressOption;
 use crate::support::results::{IntoInstance, skips_errors};
 use a2store::error::{Error, ErrorKind, Result};
-use a2store::format::{JsonlOptions, PackIter, PackReader, Rejected, RunFormat, RunSource, ValidateOptions};
+use a2store::format::{JsonlOptions, PackReader, Rejected, RunFormat, RunSource, ValidateOptions};
 use a2store::loader::Permutation;
 use a2store::run::Run;
 use a2store::system::cancellation::CancellationToken;
@@ -20,9 +20,15 @@ use a2store::table::{FromRunsOptions, HeldOut, StepTable};
 use pyo3::prelude::*;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::vec;
 
 /// The number of runs between two checks for cancellation.
 const BATCH_RUNS: usize = 512;
+/// Bytes of run files that an iterator decodes at a time. A decoded step takes up to nine times as much memory as an
+/// encoded one.
+const WINDOW_BYTES: u64 = 4 << 20;
+/// The maximum number of runs that an iterator decodes at a time.
+const WINDOW_RUNS: usize = 256;
 
 /// An open pack.
 #[pyclass(frozen, name = "_Pack", module = "a2store")]
@@ -84,9 +90,7 @@ impl PyPack {
     }
 
     fn iter(&self, places: Option<Vec<usize>>) -> PyPackIterator {
-        let pack = self.0.clone();
-        let runs = places.clone().map_or_else(|| pack.iter(), |places| pack.iter_indices(places));
-        PyPackIterator { pack, places, runs: Mutex::new((runs, 0)) }
+        PyPackIterator { pack: self.0.clone(), places, decoded: Mutex::new((Vec::new().into_iter(), 0)) }
     }
 
     fn to_table(&self, py: Python<'_>, workers: Option<Workers>, on_error: &str) -> PyResult<PyStepTable> {
@@ -159,8 +163,31 @@ pub(crate) struct PyPackIterator {
     pack: PackReader,
     /// The indices of the runs; `None` means all.
     places: Option<Vec<usize>>,
-    /// The inner iterator, and the number of runs that it has returned.
-    runs: Mutex<(PackIter<'static>, usize)>,
+    /// The runs that were decoded but not returned, and the number of runs that were returned.
+    decoded: Mutex<(vec::IntoIter<Result<Run>>, usize)>,
+}
+
+impl PyPackIterator {
+    /// Returns the index of the run at a position of the iteration; `None` past the last run.
+    fn place(&self, position: usize) -> Option<usize> {
+        match &self.places {
+            Some(places) => places.get(position).copied(),
+            None => (position < self.pack.len()).then_some(position),
+        }
+    }
+
+    /// Returns the indices of the runs to decode next, from a position of the iteration on: at least one, unless there
+    /// are no more runs.
+    fn next_window(&self, position: usize) -> Vec<usize> {
+        let mut num_bytes = 0;
+        let places = (position..).map_while(|position| self.place(position));
+        let window = places.take_while(|&place| {
+            let has_room = num_bytes < WINDOW_BYTES;
+            num_bytes += RunSource::num_bytes(&self.pack, place);
+            has_room
+        });
+        window.take(WINDOW_RUNS).collect()
+    }
 }
 
 #[pymethods]
@@ -171,19 +198,21 @@ impl PyPackIterator {
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<PyRun>> {
         let next = py.detach(|| {
-            let mut runs = lock(&self.runs);
-            let next = runs.0.next();
-            runs.1 += 1;
-            next.map(|run| (runs.1 - 1, run))
+            let (decoded, returned) = &mut *lock(&self.decoded);
+            if decoded.as_slice().is_empty() {
+                *decoded = self.pack.decode_batch(&self.next_window(*returned)).into_iter();
+            }
+            let next = self.place(*returned).zip(decoded.next());
+            *returned += usize::from(next.is_some());
+            next
         });
-        let Some((position, run)) = next else { return Ok(None) };
-        let place = self.places.as_ref().map_or(Some(position), |places| places.get(position).copied());
-        Ok(Some(pyrun(&self.pack, place.unwrap_or(position), run.or_raise()?)))
+        let Some((place, run)) = next else { return Ok(None) };
+        Ok(Some(pyrun(&self.pack, place, run.or_raise()?)))
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
         let len = self.places.as_ref().map_or(self.pack.len(), Vec::len);
-        let returned = py.detach(|| lock(&self.runs).1.min(len));
+        let returned = py.detach(|| lock(&self.decoded).1);
         format!("PackIterator({len} runs, {returned} returned)")
     }
 }

@@ -54,15 +54,15 @@ pub use macroxue::Macroxue;
 pub use macroxue_pack::{MacroxuePack, MacroxuePackWriter};
 pub(crate) use numpy_folder::is_companion;
 pub use pack::{
-    Compression, ExtractReport, JsonlReport, PackBuilder, PackIter, PackOptions, PackReader, PackReport, PackStats,
-    RunSlice, ValidateOptions, ValidateReport, pack_folder,
+    Compression, ExtractReport, JsonlReport, PackBuilder, PackOptions, PackReader, PackReport, PackStats, RunSlice,
+    ValidateOptions, ValidateReport, pack_folder,
 };
 pub use packdat::{PackDat, PackDatWriter};
 pub use registry::SourceFormat;
 pub(crate) use rows::WideStep;
 pub(crate) use run_file::PREFIX_LEN;
 pub use run_file::{RunFormat, decode_run, encode_run, read_run};
-pub(crate) use session::{NewRun, SessionRun};
+pub(crate) use session::SessionRun;
 pub use session::{Session, SessionOptions, SessionWriter};
 pub use source::{RunSource, SourceFacts, SourceRun};
 

@@ -212,7 +212,7 @@ def test_a_reader_works_in_another_process(pack: a2store.PackReader, tmp_path: P
 
 @forks
 def test_an_iterator_continues_in_a_forked_child(pack: a2store.PackReader) -> None:
-    """The iterator has decoded ahead when its process forks; then both processes return the rest."""
+    """The iterator holds decoded runs when its process forks; then both processes return the rest."""
     iterator = pack.iter()
     assert places([next(iterator), next(iterator)]) == [0, 1]
     context: Any = multiprocessing.get_context("fork")

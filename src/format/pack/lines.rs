@@ -2,12 +2,13 @@
 
 use super::PackReader;
 use crate::error::{Error, Result};
-use crate::format::files::ordered::in_order;
+use crate::format::files::ordered::{fill_window, in_order};
 use crate::format::jsonl::{JsonlOptions, put_run, put_steps, run_uuid};
 use crate::system::cancellation::CancellationToken;
 use crate::system::progress::{Progress, Unit};
 use crate::system::publish::{Output, is_same_file};
 use crate::system::workers;
+use std::convert::Infallible;
 use std::io::Write;
 use std::path::Path;
 
@@ -94,10 +95,14 @@ impl PackReader {
         cancel: &CancellationToken,
     ) -> Result<JsonlReport> {
         let JsonlOptions { by_step, compact, .. } = *options;
-        let mut indices = 0..self.len();
+        let mut indices = (0..self.len()).map(Ok::<_, Infallible>);
+        // A small compressed entry can hold many steps, and a decoded step takes ten times the memory of an
+        // encoded one.
+        let size = |&index: &usize| self.payload_len(index) * if self.is_compressed(index) { 10 } else { 1 };
         let next_window = || {
             cancel.check()?;
-            Ok(self.window(&mut indices, WINDOW_BYTES, WINDOW_RUNS))
+            let Ok(window) = fill_window(&mut indices, WINDOW_RUNS, WINDOW_BYTES, size);
+            Ok(window)
         };
         // Returns `None` for a tombstone.
         let work = |index: usize| -> Result<Option<RunLines>> {

@@ -37,5 +37,4 @@ pub(crate) use metadata::SessionRun;
 pub(super) use metadata::{read_runs, runs_in, stored_seed};
 pub use reader::Session;
 pub(super) use row::has_rows;
-pub(crate) use writer::NewRun;
 pub use writer::{SessionOptions, SessionWriter};

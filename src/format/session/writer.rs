@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::format::files::row_folder::RowFolder;
 use crate::format::files::staged_folder::check_free;
 use crate::format::rows::known_move;
-use crate::run::{Run, RunMeta, RunStep};
+use crate::run::{Run, RunMeta};
 use crate::system::publish::{self, parent};
 use derive_setters::Setters;
 use serde_json::Value;
@@ -65,15 +65,6 @@ pub struct SessionWriter {
     with_action: bool,
     rows: Vec<u8>,
     ids: HashSet<u64>,
-}
-
-/// The metadata of a run to write.
-pub(crate) struct NewRun {
-    pub(crate) id: u64,
-    pub(crate) seed: Option<u64>,
-    pub(crate) num_steps: Option<u32>,
-    pub(crate) max_score: u64,
-    pub(crate) highest_tile: u32,
 }
 
 impl SessionWriter {
@@ -145,19 +136,11 @@ impl SessionWriter {
         if self.with_action {
             run.steps().try_for_each(|step| known_move(&step).map(drop))?;
         }
-        self.push_steps(&NewRun { id, seed, num_steps, max_score, highest_tile }, run.steps())?;
-        self.ids.insert(id);
-        Ok(())
-    }
-
-    /// Adds a run under a unique id. After an error, the session must not be finished.
-    pub(crate) fn push_steps(&mut self, run: &NewRun, steps: impl Iterator<Item = RunStep>) -> Result<()> {
-        let &NewRun { id, seed, num_steps, max_score, highest_tile } = run;
         let max_score = i64::try_from(max_score)
             .map_err(|_| Error::argument("max_score", "at most 9223372036854775807 in a session", max_score))?;
         let seed = stored_seed(seed)?;
         self.folder.insert(INSERT, (id as i64, seed, num_steps, max_score, highest_tile))?;
-        for step in steps {
+        for step in run.steps() {
             put_step(&mut self.rows, id, &step, self.with_action)?;
             if self.rows.len() >= CHUNK_LEN {
                 self.folder.push(&self.rows)?;
@@ -166,6 +149,7 @@ impl SessionWriter {
         }
         self.folder.push(&self.rows)?;
         self.rows.clear();
+        self.ids.insert(id);
         Ok(())
     }
 

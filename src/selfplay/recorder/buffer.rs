@@ -3,7 +3,7 @@
 use super::rows::GameRows;
 use crate::board::{Board, WideBoard};
 use crate::error::Result;
-use crate::run::{Run, RunMeta, RunStep};
+use crate::run::{Run, RunMeta};
 use std::time::Instant;
 
 /// The memory of a game in addition to its blocks, in bytes.
@@ -42,40 +42,23 @@ pub(super) struct SessionBuffer {
 }
 
 impl FinishedGame {
-    /// Returns the score of the final board, or else of the last pushed board.
-    pub(super) fn max_score(&self) -> u64 {
-        self.last_board().score()
-    }
-
-    /// Returns the largest tile of the final board, or else of the last pushed board.
-    pub(super) fn highest_tile(&self) -> u32 {
-        self.last_board().highest_tile()
-    }
-
-    /// Returns the kept steps.
-    pub(super) fn steps(&self) -> impl Iterator<Item = RunStep> {
-        self.rows.steps(self.sample_rate)
-    }
-
-    /// Converts the game to a run. The engine and `raw_evs` come from `like`, everything else from the game.
+    /// Converts the game to a run. The engine and `raw_evs` come from `like`, everything else from the game. The score
+    /// and the largest tile are those of the final board, or else of the last pushed board.
     pub(crate) fn to_run(&self, like: &RunMeta) -> Result<Run> {
         let mut run = Run::builder(self.rows.len() as usize);
-        for step in self.steps() {
+        for step in self.rows.steps(self.sample_rate) {
             run.push_step(step)?;
         }
+        let last = self.final_board.or(self.last).unwrap_or_default();
         let meta = RunMeta {
             start_unix_s: self.start_unix_s,
             elapsed_s: self.elapsed_s,
-            max_score: self.max_score(),
-            highest_tile: self.highest_tile(),
+            max_score: last.score(),
+            highest_tile: last.highest_tile(),
             seed: self.seed,
             ..like.clone()
         };
         run.finish(meta, self.final_board.map(WideBoard::from))
-    }
-
-    fn last_board(&self) -> Board {
-        self.final_board.or(self.last).unwrap_or_default()
     }
 }
 

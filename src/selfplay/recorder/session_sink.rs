@@ -4,7 +4,8 @@ use super::buffer::FinishedGame;
 use super::options::RecorderOptions;
 use super::sink::{Sink, SinkFormat};
 use crate::error::Result;
-use crate::format::{NewRun, SessionOptions, SessionWriter, StagedFolder};
+use crate::format::{SessionOptions, SessionWriter, StagedFolder};
+use crate::run::RunMeta;
 use crate::system::clock;
 use crate::system::publish;
 use chrono::{DateTime, SecondsFormat, Utc};
@@ -54,14 +55,7 @@ impl SessionSink {
         let options = SessionOptions::default().with_action(self.options.with_action);
         let mut writer = SessionWriter::create_in(&self.folder, &self.entries(), options)?;
         for game in games {
-            let run = NewRun {
-                id: game.id,
-                seed: game.seed,
-                num_steps: Some(game.num_steps),
-                max_score: game.max_score(),
-                highest_tile: game.highest_tile(),
-            };
-            writer.push_steps(&run, game.steps())?;
+            writer.push_part(game.id, &game.to_run(&RunMeta::default())?, Some(game.num_steps))?;
         }
         let (time, tag) = (self.started.format("%Y%m%dT%H%M%SZ"), &self.options.tag);
         let session = writer.finish_as((1..).map(|number| match number {

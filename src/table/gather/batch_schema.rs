@@ -78,13 +78,9 @@ impl BatchSchema {
         Ok(BatchSchema::from_columns(only.iter().map(find).collect::<Result<_>>()?, layout))
     }
 
-    /// Returns the schema of a whole table's columns: the row's own fields, the extra and the attached columns.
-    pub(in crate::table) fn of_table(layout: &RowLayout, attached: Vec<ColumnSpec>) -> BatchSchema {
-        BatchSchema::of_table_columns(layout, attached, |_| true)
-    }
-
-    /// Returns the schema of those columns of a whole table whose name `keep` accepts.
-    pub(in crate::table) fn of_table_columns(
+    /// Returns the schema of those columns of a whole table whose name `keep` accepts: of the row's own fields, the extra
+    /// and the attached columns.
+    pub(in crate::table) fn of_table(
         layout: &RowLayout,
         attached: Vec<ColumnSpec>,
         keep: impl Fn(&str) -> bool,

@@ -50,18 +50,10 @@ impl StepTable {
         Ok(FixedSizeBinaryArray::try_new(self.layout.stride() as i32, buffer, None).map_err(std::io::Error::other)?)
     }
 
-    /// Returns the rows at `positions` in new memory.
-    pub(in crate::table) fn gathered(&self, positions: &[u64], schema: &Arc<BatchSchema>) -> Result<Batch> {
-        let mut arena = Arena::new(schema, positions.len())?;
-        let columns = arena.columns_mut(schema, positions.len());
-        self.gather(positions, &mut Vec::new(), schema, columns, None)?;
-        Ok(Batch::new(Arc::new(arena), Arc::clone(schema), positions.len()))
-    }
-
     /// Returns the columns of [`column_reader`](StepTable::column_reader).
     #[must_use]
     pub fn schema(&self) -> SchemaRef {
-        Arc::clone(BatchSchema::of_table(&self.layout, AttachedColumn::specs(&self.attached)).arrow())
+        Arc::clone(self.table_schema(|_| true).arrow())
     }
 
     /// Returns one of the columns of [`column_reader`](StepTable::column_reader), of all rows; `None` if there is no
@@ -70,24 +62,11 @@ impl StepTable {
     /// # Errors
     /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) and [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
     pub fn column_unless_cancelled(&self, name: &str, cancel: &CancellationToken) -> Result<Option<Batch>> {
-        let attached = AttachedColumn::specs(&self.attached);
-        let schema = Arc::new(BatchSchema::of_table_columns(&self.layout, attached, |column| column == name));
+        let schema = self.table_schema(|column| column == name);
         if schema.arrow().fields().is_empty() {
             return Ok(None);
         }
-        let num_rows = self.num_rows() as usize;
-        let mut arena = Arena::new(&schema, num_rows)?;
-        let mut columns = arena.columns_mut(&schema, num_rows);
-        let (mut positions, mut rows) = (Vec::new(), Vec::new());
-        for start in (0..num_rows).step_by(schema.rows_at_once()) {
-            cancel.check()?;
-            positions.clear();
-            positions.extend(start as u64..num_rows.min(start + schema.rows_at_once()) as u64);
-            let columns = schema.split_front(&mut columns, positions.len());
-            self.gather(&positions, &mut rows, &schema, columns, None)?;
-        }
-        drop(columns);
-        Ok(Some(Batch::new(Arc::new(arena), schema, num_rows)))
+        self.columns_of(0..self.num_rows(), &schema, cancel).map(Some)
     }
 
     /// Returns a reader of the columns of all rows. It transposes them lazily, in chunks of 65,536 rows, or
@@ -98,9 +77,31 @@ impl StepTable {
     /// attached column as a fixed-size list.
     #[must_use]
     pub fn column_reader(&self) -> ColumnReader {
-        let schema = Arc::new(BatchSchema::of_table(&self.layout, AttachedColumn::specs(&self.attached)));
+        let schema = self.table_schema(|_| true);
         let chunk = (CHUNK_BYTES / schema.width() as u64).clamp(MIN_CHUNK, CHUNK);
         ColumnReader { table: self.clone(), schema, chunk, next_row: 0 }
+    }
+
+    /// Returns the schema of those columns of the table whose name `keep` accepts.
+    fn table_schema(&self, keep: impl Fn(&str) -> bool) -> Arc<BatchSchema> {
+        Arc::new(BatchSchema::of_table(&self.layout, AttachedColumn::specs(&self.attached), keep))
+    }
+
+    /// Returns the columns of a range of rows in new memory.
+    fn columns_of(&self, range: Range<u64>, schema: &Arc<BatchSchema>, cancel: &CancellationToken) -> Result<Batch> {
+        let num_rows = (range.end - range.start) as usize;
+        let mut arena = Arena::new(schema, num_rows)?;
+        let mut columns = arena.columns_mut(schema, num_rows);
+        let (mut positions, mut rows) = (Vec::new(), Vec::new());
+        for start in range.clone().step_by(schema.rows_at_once()) {
+            cancel.check()?;
+            positions.clear();
+            positions.extend(start..range.end.min(start + schema.rows_at_once() as u64));
+            let columns = schema.split_front(&mut columns, positions.len());
+            self.gather(&positions, &mut rows, schema, columns, None)?;
+        }
+        drop(columns);
+        Ok(Batch::new(Arc::new(arena), Arc::clone(schema), num_rows))
     }
 }
 
@@ -120,13 +121,8 @@ impl Iterator for ColumnReader {
     fn next(&mut self) -> Option<Self::Item> {
         let end = self.table.num_rows().min(self.next_row + self.chunk);
         let start = std::mem::replace(&mut self.next_row, end);
-        (start < end).then(|| self.columns(start..end).map_err(|error| ArrowError::ExternalError(error.into())))
-    }
-}
-
-impl ColumnReader {
-    fn columns(&self, rows: Range<u64>) -> Result<RecordBatch> {
-        self.table.gathered(&rows.collect::<Vec<u64>>(), &self.schema)?.to_record_batch()
+        let columns = || self.table.columns_of(start..end, &self.schema, CancellationToken::never())?.to_record_batch();
+        (start < end).then(|| columns().map_err(|error| ArrowError::ExternalError(error.into())))
     }
 }
 

@@ -128,9 +128,9 @@ impl StepTable {
         progress: &dyn Progress,
         cancel: &CancellationToken,
     ) -> Result<StepTable> {
-        WideColumns::retry(|columns, missing| {
+        WideColumns::default().or_more(|columns| {
             let memory = RowMemory::up_to(u64::MAX, memory_limit(options.memory_limit))?;
-            let mut rows = RunRows::new(columns, missing, options.chosen_ev, memory);
+            let mut rows = RunRows::new(columns, options.chosen_ev, memory);
             let mut next = 0_u32;
             let FromRunsOptions { workers, skip_errors, .. } = *options;
             let errors = each_window(source, workers, false, skip_errors, progress, cancel, |window| {

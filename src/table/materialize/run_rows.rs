@@ -8,30 +8,24 @@ use crate::table::materialize::materialize_options::ChosenEv;
 use crate::table::rows::layout::RowLayout;
 use crate::table::rows::row_output::RowMemory;
 use crate::table::rows::runs::{RunFacts, Runs};
-use crate::table::rows::wide::{MissingColumns, WideColumns, WideOffsets};
+use crate::table::rows::wide::{WideColumns, WideOffsets};
 use crate::table::step_table::StepTable;
 use rayon::prelude::*;
 
 /// A table that is filled run by run.
-pub(in crate::table) struct RunRows<'m> {
+pub(in crate::table) struct RunRows {
     columns: WideColumns,
-    missing: &'m MissingColumns,
     layout: RowLayout,
     chosen_ev: ChosenEv,
     memory: RowMemory,
     facts: RunFacts,
 }
 
-impl<'m> RunRows<'m> {
+impl RunRows {
     /// Returns a table without rows that has these wide columns.
-    pub(in crate::table) fn new(
-        columns: WideColumns,
-        missing: &'m MissingColumns,
-        chosen_ev: ChosenEv,
-        memory: RowMemory,
-    ) -> RunRows<'m> {
+    pub(in crate::table) fn new(columns: WideColumns, chosen_ev: ChosenEv, memory: RowMemory) -> RunRows {
         let layout = RowLayout::new(columns.fields().collect());
-        RunRows { columns, missing, layout, chosen_ev, memory, facts: RunFacts::default() }
+        RunRows { columns, layout, chosen_ev, memory, facts: RunFacts::default() }
     }
 
     /// Appends the steps of runs with ascending ids. The threads of the current pool write them.
@@ -39,7 +33,7 @@ impl<'m> RunRows<'m> {
         let (stride, offsets) = (self.layout.stride(), WideOffsets::of(&self.layout));
         let mut num_steps = 0;
         for (run_id, run) in runs {
-            self.columns.check(run, self.missing)?;
+            self.columns.check(run)?;
             num_steps += run.num_steps();
             self.facts.push(*run_id, run.meta().max_score, run.game(), run.meta().engine.clone());
         }

@@ -27,7 +27,7 @@ use crate::table::rows::categories::{Categories, Recoding, is_categorical};
 use crate::table::rows::element::ElementType;
 use crate::table::rows::layout::{ExtraField, RowLayout};
 use crate::table::rows::step_column::{STEP_INDEX, TILE_MASK, is_reserved};
-use crate::table::rows::wide::{MAX_STEP_INDEX, MissingColumns, WideColumns};
+use crate::table::rows::wide::{MAX_STEP_INDEX, WideColumns};
 use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray, RecordBatch};
 use arrow::buffer::NullBuffer;
 use arrow::compute::{CastOptions, cast_with_options};
@@ -37,11 +37,10 @@ use arrow::datatypes::{
 use arrow::util::display::FormatOptions;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Writes batches of one schema as rows.
 #[derive(Debug)]
-pub(in crate::table) struct RowWriter<'m> {
+pub(in crate::table) struct RowWriter {
     layout: RowLayout,
     chosen_ev: ChosenEv,
     board: usize,
@@ -56,8 +55,6 @@ pub(in crate::table) struct RowWriter<'m> {
     has_masks: bool,
     /// Whether the rows have the step indices as an extra column.
     has_step_indices: bool,
-    /// The columns that a row needed but the rows do not have.
-    missing: &'m MissingColumns,
     extras: Vec<usize>,
     /// The categories of each extra column that holds strings.
     categories: Vec<Categories>,
@@ -66,15 +63,14 @@ pub(in crate::table) struct RowWriter<'m> {
 /// Rows that are written together: the number of bits in a validity word.
 const CHUNK: usize = 64;
 
-impl<'m> RowWriter<'m> {
+impl RowWriter {
     /// Finds the columns of a query's result. The rows get these wide columns too.
     pub(in crate::table) fn new(
         schema: &Schema,
         extras: &[String],
         chosen_ev: ChosenEv,
         columns: WideColumns,
-        missing: &'m MissingColumns,
-    ) -> Result<RowWriter<'m>> {
+    ) -> Result<RowWriter> {
         let mask = find(schema, TILE_MASK)?;
         let step_index = find(schema, STEP_INDEX)?;
         let has_masks = columns.masks || extras.iter().any(|name| name == TILE_MASK);
@@ -126,7 +122,6 @@ impl<'m> RowWriter<'m> {
             mask,
             has_masks,
             has_step_indices: columns.step_indices,
-            missing,
             extras: extra_columns,
         })
     }
@@ -187,7 +182,6 @@ impl<'m> RowWriter<'m> {
         if !self.has_step_indices
             && let Some((row, index)) = first(step_indices, |index| index > MAX_STEP_INDEX)
         {
-            self.missing.step_indices.store(true, Ordering::Relaxed);
             return Err(Error::column(STEP_INDEX, Some(row), "0..=65535 in rows without this column", index));
         }
         if let Some((row, value)) = chosen.first(|value| value > 3 && value != NO_MOVE) {
@@ -287,7 +281,6 @@ impl<'m> RowWriter<'m> {
         let column = column::<UInt16Type>(batch, self.mask)?;
         let Some((first, _)) = column.first(|mask| mask != 0) else { return Ok(None) };
         if !self.has_masks {
-            self.missing.masks.store(true, Ordering::Relaxed);
             return Err(Error::column(TILE_MASK, Some(first), "0 in rows without masks", "a tile of 65536"));
         }
         let masks = column.0.iter().flatten().map(Option::unwrap_or_default).collect::<Vec<u16>>();

@@ -5,14 +5,13 @@
 //! | `tile_65536_mask` | uint16 | boards with a tile of 65,536 |
 //! | `step_index` | uint32 | steps above 65,535; it replaces the field of this name, which is then at most 65,535 |
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::format::WideStep;
 use crate::run::Run;
 use crate::step::STEP_SIZE;
 use crate::table::rows::element::ElementType;
 use crate::table::rows::layout::{ExtraField, RowLayout};
 use crate::table::rows::step_column::{STEP_INDEX, TILE_MASK};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The largest step index that a [`Step`](crate::Step) holds.
 pub(in crate::table) const MAX_STEP_INDEX: u32 = u16::MAX as u32;
@@ -22,13 +21,6 @@ pub(in crate::table) const MAX_STEP_INDEX: u32 = u16::MAX as u32;
 pub(in crate::table) struct WideColumns {
     pub(in crate::table) masks: bool,
     pub(in crate::table) step_indices: bool,
-}
-
-/// The columns that an attempt to write rows was missing. Several threads may write rows.
-#[derive(Debug, Default)]
-pub(in crate::table) struct MissingColumns {
-    pub(in crate::table) masks: AtomicBool,
-    pub(in crate::table) step_indices: AtomicBool,
 }
 
 /// The offsets of these columns in a row.
@@ -45,48 +37,38 @@ impl WideColumns {
         mask.into_iter().chain(self.step_indices.then(|| ExtraField::new(STEP_INDEX, ElementType::UInt32, 1)))
     }
 
-    /// Writes rows with `attempt`: at first without these columns, then with all that failed attempts were missing.
-    /// Almost no table has any.
-    pub(in crate::table) fn retry<T>(attempt: impl FnMut(WideColumns, &MissingColumns) -> Result<T>) -> Result<T> {
-        WideColumns::default().or_more(attempt)
-    }
-
-    /// Writes rows with `attempt`: at first with these columns, then also with all that failed attempts were missing.
-    pub(in crate::table) fn or_more<T>(
-        self,
-        mut attempt: impl FnMut(WideColumns, &MissingColumns) -> Result<T>,
-    ) -> Result<T> {
+    /// Writes rows with `attempt`: at first with these columns, then also with those that failed attempts were missing.
+    /// Almost no table needs more.
+    ///
+    /// An attempt that misses a column fails with an error of that column. If the column has another error, the attempt
+    /// with the column returns that error again.
+    pub(in crate::table) fn or_more<T>(self, mut attempt: impl FnMut(WideColumns) -> Result<T>) -> Result<T> {
         let mut columns = self;
         loop {
-            let missing = MissingColumns::default();
-            let result = attempt(columns, &missing);
-            let more = columns.with(&missing);
-            if result.is_ok() || more == columns {
-                return result;
+            let error = match attempt(columns) {
+                Ok(written) => return Ok(written),
+                Err(error) => error,
+            };
+            match error.kind() {
+                ErrorKind::Column { column, .. } if column == TILE_MASK && !columns.masks => columns.masks = true,
+                ErrorKind::Column { column, .. } if column == STEP_INDEX && !columns.step_indices => {
+                    columns.step_indices = true;
+                }
+                _ => return Err(error),
             }
-            columns = more;
         }
     }
 
-    /// Checks that the rows of a run need no other columns. Records those that are missing.
-    pub(in crate::table) fn check(self, run: &Run, missing: &MissingColumns) -> Result<()> {
+    /// Checks that the rows of a run need no other columns.
+    pub(in crate::table) fn check(self, run: &Run) -> Result<()> {
         if !self.masks && run.tile_65536_masks().is_some() {
-            missing.masks.store(true, Ordering::Relaxed);
-            return Err(Error::argument("run", "tiles of at most 32768 in rows without masks", "65536"));
+            return Err(Error::column(TILE_MASK, None, "0 in rows without masks", "a tile of 65536"));
         }
-        let last = run.num_steps().checked_sub(1).and_then(|last| run.step(last)).map_or(0, |step| step.index);
+        let last = run.last_step().map_or(0, |step| step.index);
         if !self.step_indices && last > MAX_STEP_INDEX {
-            missing.step_indices.store(true, Ordering::Relaxed);
-            return Err(Error::argument("run", "step indices of at most 65535 in rows without this column", last));
+            return Err(Error::column(STEP_INDEX, None, "0..=65535 in rows without this column", last));
         }
         Ok(())
-    }
-
-    fn with(self, missing: &MissingColumns) -> WideColumns {
-        WideColumns {
-            masks: self.masks || missing.masks.load(Ordering::Relaxed),
-            step_indices: self.step_indices || missing.step_indices.load(Ordering::Relaxed),
-        }
     }
 }
 

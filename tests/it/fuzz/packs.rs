@@ -224,7 +224,7 @@ impl Target for Pack {
     }
 }
 
-/// Checks the operations on the whole pack: validation, iteration and JSON Lines.
+/// Checks the operations on the whole pack: validation, decoding in batches and JSON Lines.
 fn whole(reader: &PackReader, num_decoded: usize, gauge: &mut Gauge, tally: &mut Tally) -> Result<(), String> {
     let options = ValidateOptions::default().with_workers(2);
     let report =
@@ -237,7 +237,9 @@ fn whole(reader: &PackReader, num_decoded: usize, gauge: &mut Gauge, tally: &mut
     if report.is_sound() && num_decoded + num_tombstones != reader.len() {
         return Err(format!("sound, but of {} runs only {num_decoded} decode", reader.len()));
     }
-    let decoded = gauge.call(|| reader.iter().filter(Result::is_ok).count());
+    let indices: Vec<usize> = (0..reader.len()).collect();
+    let batches = indices.chunks(8);
+    let decoded = gauge.call(|| batches.flat_map(|batch| reader.decode_batch(batch)).filter(Result::is_ok).count());
     if decoded != num_decoded {
         return Err(format!("{decoded} runs at once, {num_decoded} one by one"));
     }

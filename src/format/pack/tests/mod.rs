@@ -140,7 +140,8 @@ proptest! {
             prop_assert_eq!(slice.format, format);
             prop_assert_eq!(&pack.decode(index).unwrap(), &run);
         }
-        let runs: Vec<Run> = pack.iter().map(Result::unwrap).collect();
+        let indices: Vec<usize> = (0..pack.len()).collect();
+        let runs: Vec<Run> = pack.decode_batch(&indices).into_iter().map(Result::unwrap).collect();
         prop_assert_eq!(runs, decode_all(&pack));
         let report = validate(&pack);
         prop_assert!(report.is_sound(), "{:?}", report.problems);
@@ -272,7 +273,7 @@ fn data_is_moved_for_a_long_index() {
         let files = vec![file.clone(); 700];
         let pack = PackReader::from_bytes(build(&files, align, NONE, None)).unwrap();
         assert!(validate(&pack).is_sound());
-        assert_eq!(pack.iter().map(|run| run.unwrap().num_steps()).sum::<usize>(), 2100);
+        assert_eq!(decode_all(&pack).iter().map(Run::num_steps).sum::<usize>(), 2100);
         // The bytes between the index and the data are zeros.
         let between = entry_offset(700)..pack.get_slice(0).unwrap().offset as usize;
         assert!(pack.bytes()[between].iter().all(|&byte| byte == 0));
@@ -280,10 +281,11 @@ fn data_is_moved_for_a_long_index() {
 }
 
 #[test]
-fn iterators_work_on_decoding_threads() {
+fn batches_are_decoded_on_the_threads_of_the_caller() {
     let pack = PackReader::from_bytes(build(&vec![files()[1].clone(); 600], 8, NONE, None)).unwrap();
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
-    assert_eq!(pool.install(|| pack.iter().map(Result::unwrap).count()), 600);
-    assert_eq!((&pack).into_iter().take(300).map(Result::unwrap).count(), 300);
-    assert_eq!(pack.iter_indices([5, 5, 600]).map(|run| run.is_ok()).collect::<Vec<_>>(), [true, true, false]);
+    let indices: Vec<usize> = (0..600).collect();
+    assert_eq!(pool.install(|| pack.decode_batch(&indices)).into_iter().map(Result::unwrap).count(), 600);
+    let some = pool.install(|| pack.decode_batch(&[5, 5, 600]));
+    assert_eq!(some.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, true, false]);
 }
