@@ -45,17 +45,18 @@ use task::TaskHeader;
 const MIN_TASK_ROWS: usize = 1 << 20;
 
 impl Query {
-    /// Makes the execution plan with tasks, or returns why the query runs here.
-    pub(super) fn by_tasks(
+    /// Makes the execution plan. If the query is on an engine but runs here, also returns the reason.
+    pub(super) fn execution_or_why(
         &self,
-        cluster: &Cluster,
         limits: &Arc<QueryLimits>,
         cancel: &CancellationToken,
-    ) -> Result<Result<Execution, String>> {
-        match divided(self, cluster, None, limits, cancel)? {
-            Ok(divided) => divided.into_execution(limits).map(Ok),
-            Err(why) => Ok(Err(why)),
-        }
+    ) -> Result<(Execution, Option<String>)> {
+        let why = match self.cluster.as_ref().map(|cluster| divided(self, cluster, None, limits, cancel)).transpose()? {
+            Some(Ok(divided)) => return Ok((divided.into_execution(limits)?, None)),
+            Some(Err(why)) => Some(why),
+            None => None,
+        };
+        Ok((self.planned(None, limits, cancel)?, why))
     }
 
     /// Writes the rows by tasks, a file for each, and returns their number. Returns `None` if the plan is not divided as a
@@ -66,7 +67,7 @@ impl Query {
         limits: &Arc<QueryLimits>,
         cancel: &CancellationToken,
     ) -> Result<Option<u64>> {
-        let Some(cluster) = self.cluster().filter(|_| !limits.count_rows()) else { return Ok(None) };
+        let Some(cluster) = self.cluster.as_ref().filter(|_| !limits.count_rows()) else { return Ok(None) };
         let Ok(divided) = divided(self, cluster, Some(files), limits, cancel)? else { return Ok(None) };
         let writing = divided.tasks(vec![0], limits).written();
         block_on_unless(writing, || limits.check(cancel)).map(Some)
@@ -147,8 +148,8 @@ impl Divided<'_> {
                 leaves.extend(TasksExec::of(self.tasks(together, limits)));
             }
         }
-        let plan = replaced(self.execution.plan(), true, &mut leaves.into_values()).map_err(query_error)?;
+        let plan = replaced(&self.execution.plan, true, &mut leaves.into_values()).map_err(query_error)?;
         check_files(self.query.archive(), &plan, &|node| node.is::<TasksExec>())?;
-        Ok(self.execution.with_plan(plan))
+        Ok(Execution { plan, ..self.execution })
     }
 }
