@@ -37,7 +37,7 @@ pub(super) struct SortedScan<'a> {
     /// The row groups by partition, with their runs.
     groups: Vec<Vec<(&'a PartitionedFile, RunIds)>>,
     /// Whether the scan is the probe side of another join by run and step. Its partitions must stay.
-    is_cut: bool,
+    pub(super) is_cut: bool,
 }
 
 impl<'a> SortedScan<'a> {
@@ -98,10 +98,6 @@ impl<'a> SortedScan<'a> {
                 .is_some_and(|i| field_is(self.config.file_schema(), i)),
             None => field_is(self.config.file_schema(), column),
         }
-    }
-
-    pub(super) fn is_cut(&self) -> bool {
-        self.is_cut
     }
 
     fn parts(&self) -> impl Iterator<Item = (&'a PartitionedFile, RunIds)> {
@@ -199,7 +195,7 @@ pub(super) fn index_of(expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
 /// by run and step.
 fn below(node: &Arc<dyn ExecutionPlan>) -> Option<&Arc<dyn ExecutionPlan>> {
     if let Some(join) = node.downcast_ref::<StepJoinExec>() {
-        return Some(join.probe());
+        return Some(&join.probe);
     }
     let keeps = node.is::<ProjectionExec>()
         || node.is::<OpaqueExec>()
