@@ -34,7 +34,7 @@ use crate::query::scan::archive_table::check_files;
 use crate::query::tasks::{Cluster, Division};
 use crate::system::cancellation::CancellationToken;
 use crate::system::runtime::block_on_unless;
-use cut::{Cut, Plan, num_rows, replaced};
+use cut::{Cut, Plan, num_rows, replaced, whole};
 use incoming::{TasksExec, TasksOfQuery};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -113,7 +113,13 @@ fn divided<'a>(
     let execution = query.planned(Some(division), limits, cancel)?;
     let cuts = header.cuts_in(&execution);
     let Some(num_partitions) = cuts.iter().map(Cut::num_partitions).max() else {
-        return here("no part of its plan works on row groups one by one, and returns less than it reads");
+        let writes = if files.is_none() && !limits.count_rows() && whole(&execution).is_some() {
+            "; tasks can write its rows to a folder of files"
+        } else {
+            ""
+        };
+        let why = "no part of its plan works on row groups one by one, and returns less than it reads";
+        return here(&format!("{why}{writes}"));
     };
     let num_rows: usize = cuts.iter().map(|cut| num_rows(&cut.plan)).sum();
     let num_tasks = match cluster.num_tasks {
