@@ -1,7 +1,7 @@
 //! Engines of tasks that Python brings: anything with `submit`, as in `concurrent.futures`.
 
 use a2store::error::{Error, ErrorKind, Result};
-use a2store::query::{Cluster, Engine, Query, RunningTask, TaskDone};
+use a2store::query::{Cluster, Engine, Query, TaskCancel, TaskDone};
 use a2store::system::process::lock;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
@@ -32,26 +32,19 @@ impl Engine for PyEngine {
         self.num_workers
     }
 
-    fn start(&self, index: usize, task: Vec<u8>, done: TaskDone) -> Result<Box<dyn RunningTask>> {
+    fn start(&self, index: usize, task: Vec<u8>, done: TaskDone) -> Result<TaskCancel> {
         Python::attach(|py| {
             let start = || {
                 let future = self.submit.bind(py).call1((PyBytes::new(py, &task),))?;
                 let done = FutureDone { index, done: Mutex::new(Some(done)) };
                 future.call_method1("add_done_callback", (done,))?;
-                Ok(Box::new(PyTask(future.unbind())) as Box<dyn RunningTask>)
+                let future = future.unbind();
+                // A future that cannot be cancelled runs to its end, and its result is dropped.
+                let cancel = move || Python::attach(|py| _ = future.bind(py).call_method0("cancel"));
+                Ok(Box::new(cancel) as TaskCancel)
             };
             start().map_err(|error: PyErr| failed(index, error.to_string(), Arc::new(EngineError(error))))
         })
-    }
-}
-
-/// A task as a future of Python.
-struct PyTask(Py<PyAny>);
-
-impl RunningTask for PyTask {
-    fn cancel(&self) {
-        // A future that cannot be cancelled runs to its end, and its result is dropped.
-        Python::attach(|py| _ = self.0.bind(py).call_method0("cancel"));
     }
 }
 

@@ -56,8 +56,6 @@ pub use storage::storage_options::StorageOptions;
 pub use table_name::TableName;
 
 #[cfg(feature = "sql")]
-pub(crate) use manifest::Manifest;
-#[cfg(feature = "sql")]
 pub(crate) use manifest::data_file::DataFile;
 #[cfg(feature = "sql")]
 pub(crate) use parquet::footer::group_run_ids;

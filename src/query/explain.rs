@@ -22,7 +22,7 @@ impl Query {
     pub fn explain(&self, analyze: bool, cancel: &CancellationToken) -> Result<String> {
         let limits = self.limits();
         let (execution, why_here) = self.execution_or_why(&limits, cancel)?;
-        let plan = std::sync::Arc::clone(execution.plan());
+        let plan = std::sync::Arc::clone(&execution.plan);
         let by_run = run_index::describe(&self.optimized(&limits, cancel)?).map_err(query_error)?;
         let text = if analyze {
             let mut stream = self.stream_of(execution, limits);

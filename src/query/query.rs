@@ -6,7 +6,6 @@ use crate::query::engine::errors::query_error;
 use crate::query::engine::limits::QueryLimits;
 use crate::query::engine::order::{self, Execution};
 use crate::query::engine::session;
-use crate::query::engine::volatility::is_volatile;
 use crate::query::guard;
 use crate::query::options::QueryOptions;
 use crate::query::output::stream::QueryStream;
@@ -19,9 +18,10 @@ use crate::system::runtime::block_on_unless;
 use arrow::array::{AsArray, RecordBatch};
 use arrow::compute::{cast, concat_batches};
 use arrow::datatypes::{DataType, Int64Type, Schema, SchemaRef};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{ParamValues, Result as DataFusionResult};
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::{Expr, FetchType, LogicalPlan, LogicalPlanBuilder, SkipType};
+use datafusion::logical_expr::{Expr, FetchType, LogicalPlan, LogicalPlanBuilder, SkipType, Volatility};
 use datafusion::prelude::SessionContext;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -58,7 +58,7 @@ pub struct Query {
     /// A hash of the text, the parameters and the limits that were added.
     hash: blake3::Hash,
     /// Where the query is divided; `None` = it runs here.
-    cluster: Option<Cluster>,
+    pub(super) cluster: Option<Cluster>,
 }
 
 impl Archive {
@@ -162,7 +162,18 @@ impl Query {
     /// # Errors
     /// [`ErrorKind::Query`](crate::ErrorKind::Query) for a plan that cannot be read.
     pub fn is_volatile(&self) -> Result<bool> {
-        is_volatile(&self.plan).map_err(query_error)
+        let mut is_volatile = false;
+        let visited = self.plan.apply_with_subqueries(|node| {
+            node.apply_expressions(|expr| {
+                expr.apply(|expr| {
+                    if let Expr::ScalarFunction(function) = expr {
+                        is_volatile |= function.func.signature().volatility != Volatility::Immutable;
+                    }
+                    Ok(TreeNodeRecursion::Continue)
+                })
+            })
+        });
+        visited.map(|_| is_volatile).map_err(query_error)
     }
 
     /// Returns the archive, at the version that the query reads.
@@ -184,22 +195,6 @@ impl Query {
     /// Makes the execution plan, with tasks if the query is on an engine and that pays.
     pub(crate) fn execution(&self, limits: &Arc<QueryLimits>, cancel: &CancellationToken) -> Result<Execution> {
         Ok(self.execution_or_why(limits, cancel)?.0)
-    }
-
-    /// Makes the execution plan. If the query is on an engine but runs here, also returns the reason.
-    pub(super) fn execution_or_why(
-        &self,
-        limits: &Arc<QueryLimits>,
-        cancel: &CancellationToken,
-    ) -> Result<(Execution, Option<String>)> {
-        let why = match self.cluster() {
-            None => None,
-            Some(cluster) => match self.by_tasks(cluster, limits, cancel)? {
-                Ok(execution) => return Ok((execution, None)),
-                Err(why) => Some(why),
-            },
-        };
-        Ok((self.planned(None, limits, cancel)?, why))
     }
 
     /// Returns the result as one batch.
@@ -254,12 +249,6 @@ impl Query {
         Ok(self.with(plan, Change::Columns(columns.to_vec())))
     }
 
-    /// Returns the query without limits on the result, for rows that are not the user's result.
-    pub(crate) fn unlimited(&self) -> Query {
-        let options = QueryOptions { row_limit: None, byte_limit: None, ..self.options.clone() };
-        Query { options, ..self.clone() }
-    }
-
     /// Returns some of the different values of a column of strings, ascending, without null: all, or more than
     /// `most`.
     pub(crate) fn distinct_texts(&self, column: usize, most: usize, cancel: &CancellationToken) -> Result<Vec<String>> {
@@ -272,7 +261,9 @@ impl Query {
                 distinct.and_then(LogicalPlanBuilder::build).map_err(query_error)?
             }
         };
-        let query = Query { plan, cluster: None, ..self.unlimited() };
+        // These rows are not the user's result, so its limits do not count them.
+        let options = QueryOptions { row_limit: None, byte_limit: None, ..self.options.clone() };
+        let query = Query { plan, options, cluster: None, ..self.clone() };
         let mut stream = query.stream(cancel)?;
         let mut texts = BTreeSet::new();
         while texts.len() <= most
@@ -304,15 +295,34 @@ impl Query {
         Ok(Query { hash, ..self.with(plan, Change::Limit(num_rows.unsigned_abs())) })
     }
 
-    /// Returns the analyzed plan.
-    pub(in crate::query) fn plan(&self) -> &LogicalPlan {
-        &self.plan
-    }
-
-    /// Returns a query with another plan.
-    pub(in crate::query) fn with_condition(&self, plan: LogicalPlan, condition: &str) -> Result<Query> {
-        let plan = analyzed(plan, &self.context()?.state()).map_err(query_error)?;
-        Ok(self.with(plan, Change::Condition(condition.to_owned())))
+    /// Returns a query for the rows that meet a condition in SQL on columns of the result, in the same order. `None` if
+    /// the plan has a LIMIT, or a sort by columns that are not in the result: a filter above them is no part of the
+    /// scan.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Query`](crate::ErrorKind::Query) for a condition that is not valid on the result.
+    pub fn filter(&self, condition: &str) -> Result<Option<Query>> {
+        fn filtered(plan: LogicalPlan, expr: Expr) -> DataFusionResult<Option<LogicalPlan>> {
+            Ok(match plan {
+                LogicalPlan::Limit(_) => None,
+                // The sort stays on top, because only there its order is the order of the result.
+                LogicalPlan::Sort(mut sort) => match filtered(Arc::unwrap_or_clone(sort.input), expr)? {
+                    Some(input) if sort.fetch.is_none() => {
+                        sort.input = input.into();
+                        Some(LogicalPlan::Sort(sort))
+                    }
+                    _ => None,
+                },
+                LogicalPlan::Projection(ref projection) if matches!(*projection.input, LogicalPlan::Sort(_)) => None,
+                plan => Some(LogicalPlanBuilder::from(plan).filter(expr)?.build()?),
+            })
+        }
+        let state = self.context()?.state();
+        let expr = state.create_logical_expr(condition, self.plan.schema()).map_err(query_error)?;
+        let Some(plan) = filtered(self.plan.clone(), expr).map_err(query_error)? else { return Ok(None) };
+        let plan = analyzed(plan, &state).map_err(query_error)?;
+        let fits = guard::check_filters(&plan).is_ok();
+        Ok(fits.then(|| self.with(plan, Change::Condition(condition.to_owned()))))
     }
 
     /// Returns the same query, run by the tasks of an engine where that pays. [`explain`](Query::explain) shows the tasks,
@@ -322,10 +332,6 @@ impl Query {
     #[must_use]
     pub fn on(&self, cluster: Cluster) -> Query {
         Query { cluster: Some(cluster), ..self.clone() }
-    }
-
-    pub(in crate::query) fn cluster(&self) -> Option<&Cluster> {
-        self.cluster.as_ref()
     }
 
     /// Returns the same query, run by this process only.

@@ -139,14 +139,11 @@ refusals! {
 
 /// Refuses a query of a statement's syntax tree.
 pub(in crate::query) fn check_query(query: &ast::Query) -> Result<()> {
-    let refused = if has_multisets(&query.body) {
-        Some(&MULTISETS)
-    } else if orders_by_cast(query) {
-        Some(&ORDER_OF_CAST)
-    } else {
-        None
-    };
-    refused.map_or(Ok(()), |refused| Err(refused.error()))
+    match query {
+        query if has_multisets(&query.body) => Err(MULTISETS.error()),
+        query if orders_by_cast(query) => Err(ORDER_OF_CAST.error()),
+        _ => Ok(()),
+    }
 }
 
 /// Refuses the joins of a FROM.
@@ -446,20 +443,19 @@ fn is_join(plan: &LogicalPlan, is_scalar: bool) -> DataFusionResult<bool> {
     let mut num_totals = 0;
     let mut is_join = true;
     plan.apply(|node| {
-        if !node.exists(refers_to_outer)? {
+        if !node.exists(|node| Ok(refers_to_outer(node)))? {
             return Ok(TreeNodeRecursion::Jump);
         }
         is_join &= match node {
             LogicalPlan::Aggregate(Aggregate { group_expr, .. }) => {
                 num_totals += 1;
-                is_scalar && group_expr.is_empty() && num_totals == 1 && !refers_to_outer(node)?
+                is_scalar && group_expr.is_empty() && num_totals == 1 && !refers_to_outer(node)
             }
             LogicalPlan::Filter(filter) if is_scalar => {
                 num_totals == 1 && split_conjunction(&filter.predicate).into_iter().all(is_comparison)
             }
             LogicalPlan::Filter(_) => true,
-            LogicalPlan::Projection(_) => !is_scalar || !refers_to_outer(node)?,
-            LogicalPlan::Join(_) => !is_scalar || !refers_to_outer(node)?,
+            LogicalPlan::Projection(_) | LogicalPlan::Join(_) => !is_scalar || !refers_to_outer(node),
             LogicalPlan::SubqueryAlias(_) => !is_scalar,
             LogicalPlan::Distinct(_) => true,
             _ => false,
@@ -481,13 +477,8 @@ fn is_comparison(condition: &Expr) -> bool {
 }
 
 /// Returns whether the expressions of a node refer to an outer query.
-fn refers_to_outer(node: &LogicalPlan) -> DataFusionResult<bool> {
-    let mut found = false;
-    node.apply_expressions(|expr| {
-        found |= expr.contains_outer();
-        Ok(TreeNodeRecursion::Continue)
-    })?;
-    Ok(found)
+fn refers_to_outer(node: &LogicalPlan) -> bool {
+    node.expressions().iter().any(Expr::contains_outer)
 }
 
 #[cfg(test)]

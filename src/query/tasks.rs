@@ -16,22 +16,19 @@ pub trait Engine: fmt::Debug + Send + Sync {
     /// Returns the number of tasks that run at once.
     fn num_workers(&self) -> usize;
 
-    /// Starts a task, and returns a handle to stop it. `done` is called once, from any thread, with the result of
+    /// Starts a task, and returns a call that stops it. `done` is called once, from any thread, with the result of
     /// [`Query::run_task`](crate::Query::run_task).
     ///
     /// # Errors
     /// [`ErrorKind::Task`](crate::ErrorKind::Task) if the engine does not accept the task.
-    fn start(&self, index: usize, task: Vec<u8>, done: TaskDone) -> Result<Box<dyn RunningTask>>;
+    fn start(&self, index: usize, task: Vec<u8>, done: TaskDone) -> Result<TaskCancel>;
 }
 
 /// A call with the result of a task.
 pub type TaskDone = Box<dyn FnOnce(Result<&[u8]>) + Send>;
 
-/// A task that an engine has accepted.
-pub trait RunningTask: Send + Sync {
-    /// Stops the task if the engine can.
-    fn cancel(&self);
-}
+/// A call that stops a task if the engine can.
+pub type TaskCancel = Box<dyn Fn() + Send + Sync>;
 
 /// An engine for [`Query::on`](crate::Query::on), and how a query is divided there.
 #[derive(Clone, Debug)]

@@ -123,7 +123,9 @@ def test_divided_queries_answer_as_here(archive: a2store.Archive, threads: Execu
 @pytest.mark.parametrize("sql", HERE)
 def test_other_queries_run_here(archive: a2store.Archive, threads: Executor, sql: str) -> None:
     assert not assert_same(archive, sql, threads)
-    assert re.match(r"runs in this process: \w+", archive.sql(sql).on(threads, tasks=3).explain())
+    plan = archive.sql(sql).on(threads, tasks=3).explain()
+    assert re.match(r"runs in this process: \w+", plan)
+    assert ("; tasks can write its rows to a folder of files\n" in plan) == (sql == HERE[1])
 
 
 def test_small_queries_run_here_unless_tasks_are_asked_for(archive: a2store.Archive, threads: Executor) -> None:

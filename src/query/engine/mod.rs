@@ -5,8 +5,7 @@
 //! | `limits.rs` | enforcing the limits while a result is delivered |
 //! | `udf.rs` | functions in the form of DataFusion |
 //! | `session.rs` | the DataFusion session of a query: tables, object stores, settings, rules |
-//! | `order.rs`, `volatility.rs` | plans that keep the natural order; queries with random numbers or the time |
-//! | `result_filter.rs` | filters that a consumer adds to a planned query |
+//! | `order.rs` | plans that keep the natural order |
 //! | `plan_function.rs` | scalar functions that plans use and statements cannot call |
 //! | `errors.rs` | DataFusion's errors as errors of this crate |
 
@@ -14,7 +13,5 @@ pub(in crate::query) mod errors;
 pub(in crate::query) mod limits;
 pub(in crate::query) mod order;
 pub(in crate::query) mod plan_function;
-pub(in crate::query) mod result_filter;
 pub(in crate::query) mod session;
 pub(in crate::query) mod udf;
-pub(in crate::query) mod volatility;

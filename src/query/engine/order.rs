@@ -8,11 +8,10 @@
 use crate::error::Result;
 use crate::query::engine::errors::query_error;
 use crate::query::rewrites::group_by_numbers;
-use crate::query::scan::parquet_scan::PartitionPerRowGroup;
+use crate::query::scan::parquet_scan::{PartitionPerRowGroup, num_rows, scan_of};
 use crate::query::tasks::Division;
 use datafusion::common::Result as DataFusionResult;
-use datafusion::datasource::physical_plan::FileScanConfig;
-use datafusion::datasource::source::DataSourceExec;
+use datafusion::datasource::physical_plan::FileGroup;
 use datafusion::execution::{SessionState, TaskContext};
 use datafusion::logical_expr::{FetchType, LogicalPlan, SkipType};
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
@@ -22,46 +21,30 @@ use std::sync::Arc;
 
 /// A physical plan and how to read its partitions.
 #[derive(Clone)]
-pub(crate) enum Execution {
+pub(crate) struct Execution {
+    pub(crate) plan: Arc<dyn ExecutionPlan>,
+    pub(crate) context: Arc<TaskContext>,
+    pub(crate) rows: Rows,
+}
+
+/// How to read the partitions of a plan.
+#[derive(Clone)]
+pub(crate) enum Rows {
     /// Reads the partitions one after the other. Skips the first `skip` rows and then takes at most `fetch`.
     InOrder {
-        plan: Arc<dyn ExecutionPlan>,
-        context: Arc<TaskContext>,
         skip: usize,
         fetch: Option<usize>,
         /// The maximum number of rows that each partition can return.
         max_rows: Vec<usize>,
     },
     /// Reads one stream. If `is_sorted`, its rows are in the order of the query's ORDER BY, else in any order.
-    Merged { plan: Arc<dyn ExecutionPlan>, context: Arc<TaskContext>, is_sorted: bool },
+    Merged { is_sorted: bool },
 }
 
-impl Execution {
-    pub(crate) fn plan(&self) -> &Arc<dyn ExecutionPlan> {
-        match self {
-            Execution::InOrder { plan, .. } | Execution::Merged { plan, .. } => plan,
-        }
-    }
-
-    pub(in crate::query) fn context(&self) -> &Arc<TaskContext> {
-        match self {
-            Execution::InOrder { context, .. } | Execution::Merged { context, .. } => context,
-        }
-    }
-
-    /// Returns the same execution of another plan for the same rows.
-    pub(in crate::query) fn with_plan(self, plan: Arc<dyn ExecutionPlan>) -> Execution {
-        match self {
-            Execution::InOrder { context, skip, fetch, max_rows, .. } => {
-                Execution::InOrder { plan, context, skip, fetch, max_rows }
-            }
-            Execution::Merged { context, is_sorted, .. } => Execution::Merged { plan, context, is_sorted },
-        }
-    }
-
+impl Rows {
     /// Returns whether the query determines the order of the rows.
     pub(crate) fn has_order(&self) -> bool {
-        matches!(self, Execution::InOrder { .. } | Execution::Merged { is_sorted: true, .. })
+        matches!(self, Rows::InOrder { .. } | Rows::Merged { is_sorted: true })
     }
 }
 
@@ -83,10 +66,10 @@ pub(in crate::query) async fn plan(
     {
         return Ok(execution);
     }
-    let is_sorted = is_sorted(plan);
+    let rows = Rows::Merged { is_sorted: is_sorted(plan) };
     let plan = state.optimize(plan).and_then(group_by_numbers).map_err(query_error)?;
     let plan = state.query_planner().create_physical_plan(&plan, &state).await.map_err(query_error)?;
-    Ok(Execution::Merged { plan, context: state.task_ctx(), is_sorted })
+    Ok(Execution { plan, context: state.task_ctx(), rows })
 }
 
 /// Returns the skip, the fetch and the input of a top-level LIMIT, if the input consists of scans, filters,
@@ -131,9 +114,8 @@ async fn in_order(
         // The partitions are in order already, so the merge is not needed.
         plan = Arc::clone(merge.input());
     }
-    let max_rows = kept_partitions(&plan);
-    let context = state.task_ctx();
-    Ok(max_rows.map(|max_rows| Execution::InOrder { plan, context, skip, fetch, max_rows }))
+    let rows = kept_partitions(&plan).map(|max_rows| Rows::InOrder { skip, fetch, max_rows });
+    Ok(rows.map(|rows| Execution { plan, context: state.task_ctx(), rows }))
 }
 
 /// Returns the maximum number of rows of each partition of the scan under `plan`; `None` unless the partitions and
@@ -151,15 +133,11 @@ fn kept_partitions(plan: &Arc<dyn ExecutionPlan>) -> Option<Vec<usize>> {
             return None;
         }
     }
-    let scan = node.downcast_ref::<DataSourceExec>()?;
-    let groups = &scan.data_source().downcast_ref::<FileScanConfig>()?.file_groups;
-    groups
-        .iter()
-        .map(|group| match group.files() {
-            [file] => file.statistics.as_ref()?.num_rows.get_value().copied(),
-            _ => None,
-        })
-        .collect()
+    let rows_of = |group: &FileGroup| match group.files() {
+        [file] => num_rows(file),
+        _ => None,
+    };
+    scan_of(node)?.file_groups.iter().map(rows_of).collect()
 }
 
 /// Returns whether the plan's own ORDER BY determines the order of its rows.

@@ -42,9 +42,12 @@ const TABLE_PARTITIONS: usize = 16;
 /// Returns a session with the tables of the archive, and the tables and limits of the options.
 pub(in crate::query) fn context(archive: &Archive, options: &QueryOptions) -> Result<SessionContext> {
     let mut stores = KnownStores(vec![(ARCHIVE_URL.to_owned(), archive.store()?)]);
-    let mut user_tables: Vec<(&str, Arc<dyn TableProvider>)> = Vec::new();
+    let runs = ArchiveTable::new(archive, TableName::Runs, None);
+    let steps = ArchiveTable::new(archive, TableName::Steps, Some(Arc::clone(&runs)));
+    let mut tables: Vec<(&str, Arc<dyn TableProvider>)> =
+        vec![("runs", runs), ("steps", steps), ("annotations", Arc::new(annotations(archive)?))];
     for (i, (name, table)) in options.tables.iter().enumerate() {
-        user_tables.push((name, provider(table, i, &mut stores)?));
+        tables.push((name, provider(table, i, &mut stores)?));
     }
     let caches = CacheManagerConfig::default()
         .with_file_metadata_cache(Some(MetadataCache::of_archive(archive)?.footers()))
@@ -60,13 +63,9 @@ pub(in crate::query) fn context(archive: &Archive, options: &QueryOptions) -> Re
     let context = SessionContext::new_with_state(
         restricted(state, archive.phases()).with_physical_optimizer_rules(physical_rules()).build(),
     );
-    let runs = ArchiveTable::new(archive, TableName::Runs, None);
-    let steps = ArchiveTable::new(archive, TableName::Steps, Some(Arc::clone(&runs)));
-    context.register_table(quoted("runs"), runs).map_err(query_error)?;
-    context.register_table(quoted("steps"), steps).map_err(query_error)?;
-    context.register_table(quoted("annotations"), Arc::new(annotations(archive)?)).map_err(query_error)?;
-    for (name, table) in user_tables {
-        context.register_table(quoted(name), table).map_err(query_error)?;
+    for (name, table) in tables {
+        // A bare reference always means one of these tables, for names in any case and with any characters.
+        context.register_table(TableReference::bare(name), table).map_err(query_error)?;
     }
     Ok(context)
 }
@@ -94,11 +93,6 @@ pub(in crate::query) fn restricted(state: SessionStateBuilder, phases: Phases) -
         .with_expr_planners(planners)
         .with_analyzer_rule(Arc::new(KEEP_VALUES))
         .with_analyzer_rule(Arc::new(BOUND_SIZES))
-}
-
-/// Returns a reference that always means one of our tables, for names in any case and with any characters.
-fn quoted(name: &str) -> TableReference {
-    TableReference::bare(name.to_owned())
 }
 
 /// Returns DataFusion's physical rules, and the rules of this crate.

@@ -76,7 +76,7 @@ pub(super) struct Arguments<'a> {
     required: &'static [Argument],
     optional: &'static [Argument],
     arrays: &'a [ArrayRef],
-    phases: Phases,
+    pub(super) phases: Phases,
 }
 
 impl<'a> Arguments<'a> {
@@ -99,10 +99,6 @@ impl<'a> Arguments<'a> {
 
     pub(super) fn num_rows(&self) -> usize {
         self.arrays.first().map_or(0, Array::len)
-    }
-
-    pub(super) fn phases(&self) -> Phases {
-        self.phases
     }
 
     /// Returns the index of the first mask, if the call has one.

@@ -80,7 +80,7 @@ pub(super) fn board_text(arguments: &Arguments<'_>) -> Result<ArrayRef> {
 
 pub(super) fn phase_of(arguments: &Arguments<'_>) -> Result<ArrayRef> {
     let exps = arguments.numbers(0)?;
-    texts(arguments, |at, out| out.write_str(arguments.phases().of_max_exp(exps[at]).name()))
+    texts(arguments, |at, out| out.write_str(arguments.phases.of_max_exp(exps[at]).name()))
 }
 
 /// Returns a text for each row without nulls. `write` is called for these rows in order.

@@ -64,10 +64,10 @@ impl Query {
         }
         let folder = OutputFolder::create(path, format, &options)?;
         let limits = self.limits();
-        let written = match self.write_by_tasks(folder.files(), &limits, cancel) {
+        let written = match self.write_by_tasks(&folder.files, &limits, cancel) {
             Ok(None) => self
                 .execution(&limits, cancel)
-                .and_then(|execution| folder.files().write(0, self.stream_of(execution, limits), &options, cancel)),
+                .and_then(|execution| folder.files.write(0, self.stream_of(execution, limits), &options, cancel)),
             written => written.map(Option::unwrap_or_default),
         };
         folder.finish(written)
@@ -108,7 +108,7 @@ impl OutputFiles {
 }
 
 /// A folder or a prefix of an object store that is being filled.
-pub(in crate::query) struct OutputFolder {
+struct OutputFolder {
     files: OutputFiles,
     storage: Storage,
     /// A folder under a staging name, and its own name.
@@ -117,13 +117,13 @@ pub(in crate::query) struct OutputFolder {
 
 impl OutputFolder {
     /// Returns whether a path leads to a folder or an object store, and not to a file.
-    pub(in crate::query) fn is_meant(path: &Path) -> bool {
+    fn is_meant(path: &Path) -> bool {
         let text = path.as_os_str().to_string_lossy();
         text.ends_with('/') || text.contains("://")
     }
 
     /// Begins a new folder, or a prefix without objects.
-    pub(in crate::query) fn create(path: &Path, format: RowFormat, options: &StorageOptions) -> Result<OutputFolder> {
+    fn create(path: &Path, format: RowFormat, options: &StorageOptions) -> Result<OutputFolder> {
         let taken =
             |found| Err(Error::io(path, io::Error::new(AlreadyExists, format!("expected nothing, found {found}"))));
         let storage = Storage::new(path, options)?;
@@ -148,12 +148,8 @@ impl OutputFolder {
         Ok(OutputFolder { files: OutputFiles { root, suffix, format }, storage, staged: Some((folder, name)) })
     }
 
-    pub(in crate::query) fn files(&self) -> &OutputFiles {
-        &self.files
-    }
-
     /// Completes the folder if its files were written, or else removes them.
-    pub(in crate::query) fn finish(self, written: Result<u64>) -> Result<u64> {
+    fn finish(self, written: Result<u64>) -> Result<u64> {
         if let Some((folder, name)) = self.staged {
             let num_rows = written?;
             // A worker that was killed may have left a part of a file.

@@ -5,7 +5,7 @@ use crate::archive::Archive;
 use crate::error::{Error, Result};
 use crate::query::engine::errors::query_error;
 use crate::query::engine::limits::QueryLimits;
-use crate::query::engine::order::Execution;
+use crate::query::engine::order::{Execution, Rows};
 use crate::query::output::conform::conform;
 use crate::query::scan::partition::Partition;
 use crate::system::cancellation::CancellationToken;
@@ -30,8 +30,8 @@ pub struct QueryStream {
     /// The partitions to start; `None` = all partitions, merged.
     waiting: std::vec::IntoIter<Option<usize>>,
     running: VecDeque<Partition>,
-    /// The number of partitions that run at once.
-    at_once: usize,
+    /// The number of partitions that run at once: by default, as many as there are cores.
+    pub(in crate::query) at_once: usize,
     skip: usize,
     fetch: usize,
     limits: Arc<QueryLimits>,
@@ -50,21 +50,16 @@ impl QueryStream {
         execution: Execution,
         limits: Arc<QueryLimits>,
     ) -> Self {
-        let (plan, context, waiting, skip, fetch) = match execution {
-            Execution::InOrder { plan, context, skip, fetch, max_rows } => {
-                (plan, context, (0..max_rows.len()).map(Some).collect(), skip, fetch.unwrap_or(usize::MAX))
+        let Execution { plan, context, rows } = execution;
+        let (waiting, skip, fetch) = match rows {
+            Rows::InOrder { skip, fetch, max_rows } => {
+                ((0..max_rows.len()).map(Some).collect(), skip, fetch.unwrap_or(usize::MAX))
             }
-            Execution::Merged { plan, context, .. } => (plan, context, vec![None], 0, usize::MAX),
+            Rows::Merged { .. } => (vec![None], 0, usize::MAX),
         };
         let (waiting, running, started) = (waiting.into_iter(), VecDeque::new(), Instant::now());
         let at_once = context.session_config().target_partitions();
         Self { archive, schema, plan, context, waiting, running, at_once, skip, fetch, limits, started, num_rows: 0 }
-    }
-
-    /// Runs another number of partitions at once than there are cores.
-    pub(in crate::query) fn with_at_once(mut self, at_once: usize) -> Self {
-        self.at_once = at_once;
-        self
     }
 
     /// Returns the columns of the batches.

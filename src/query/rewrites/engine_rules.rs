@@ -117,9 +117,9 @@ impl PhysicalOptimizerRule for FilterPushdown {
         let optimized = self.0.optimize(marked.data, config)?;
         let without_marks = |plan: PhysicalPlan| {
             let node =
-                plan.downcast_ref::<OpaqueExec>().filter(|node| node.hides() == Hides::Input && is_join(node.input()));
+                plan.downcast_ref::<OpaqueExec>().filter(|node| node.hides == Hides::Input && is_join(&node.input));
             Ok(match node {
-                Some(node) => Transformed::yes(Arc::clone(node.input())),
+                Some(node) => Transformed::yes(Arc::clone(&node.input)),
                 None => Transformed::no(plan),
             })
         };

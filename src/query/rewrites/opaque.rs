@@ -15,8 +15,8 @@ use std::sync::Arc;
 /// A node that hides something of its input from the optimizer.
 #[derive(Debug)]
 pub(in crate::query) struct OpaqueExec {
-    input: Arc<dyn ExecutionPlan>,
-    hides: Hides,
+    pub(super) input: Arc<dyn ExecutionPlan>,
+    pub(super) hides: Hides,
     properties: Arc<PlanProperties>,
 }
 
@@ -41,14 +41,6 @@ impl OpaqueExec {
         };
         let properties = Arc::new(PlanProperties::clone(properties).with_eq_properties(equivalences));
         Arc::new(OpaqueExec { input, hides, properties })
-    }
-
-    pub(super) fn hides(&self) -> Hides {
-        self.hides
-    }
-
-    pub(super) fn input(&self) -> &Arc<dyn ExecutionPlan> {
-        &self.input
     }
 }
 

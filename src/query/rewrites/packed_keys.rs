@@ -8,10 +8,9 @@
 //! each group has exactly one number.
 
 use crate::query::engine::plan_function::PlanFunction;
-use arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, BooleanBufferBuilder, PrimitiveArray, UInt64Array,
-};
-use arrow::buffer::{NullBuffer, ScalarBuffer};
+use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanBufferBuilder, UInt64Array};
+use arrow::buffer::NullBuffer;
+use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef, UInt8Type, UInt16Type, UInt32Type};
 use datafusion::common::{Column, Result as DataFusionResult, exec_err};
 use datafusion::logical_expr::Expr;
@@ -150,31 +149,21 @@ impl KeyBits {
     fn take(&self, numbers: &UInt64Array) -> DataFusionResult<ArrayRef> {
         let (shift, null) = (self.shift, self.null_bit());
         let mask = (1 << self.bits) - 1;
-        let values = || numbers.values().iter().map(|number| number >> shift & mask);
+        let values = numbers.values().iter().map(|number| number >> shift & mask).collect();
         let nulls = (null != 0).then(|| {
             let mut valid = BooleanBufferBuilder::new(numbers.len());
             numbers.values().iter().for_each(|number| valid.append(number & null == 0));
             NullBuffer::new(valid.finish())
         });
-        let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
-        Ok(match self.field.data_type() {
-            DataType::Boolean => Arc::new(BooleanArray::new(values().map(|value| value != 0).collect(), nulls)),
-            DataType::UInt8 => primitive::<UInt8Type>(values().map(|value| value as u8), nulls),
-            DataType::UInt16 => primitive::<UInt16Type>(values().map(|value| value as u16), nulls),
-            DataType::UInt32 => primitive::<UInt32Type>(values().map(|value| value as u32), nulls),
-            _ => return exec_err!("{}: type {} cannot be packed", self.field.name(), self.field.data_type()),
-        })
+        // Each value fits its type, so the cast is exact.
+        Ok(cast(&UInt64Array::new(values, nulls), self.field.data_type())?)
     }
-}
-
-fn primitive<T: ArrowPrimitiveType>(values: impl Iterator<Item = T::Native>, nulls: Option<NullBuffer>) -> ArrayRef {
-    Arc::new(PrimitiveArray::<T>::new(values.collect::<ScalarBuffer<T::Native>>(), nulls))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow::array::{UInt8Array, UInt16Array, UInt32Array};
+    use arrow::array::{BooleanArray, UInt8Array, UInt16Array, UInt32Array};
 
     fn field(data_type: DataType, nullable: bool) -> FieldRef {
         Arc::new(Field::new("key", data_type, nullable))

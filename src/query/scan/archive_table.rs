@@ -4,12 +4,14 @@
 //! `annotations` evaluates filters on the model once per file, because a file has one model. Both pass other filters
 //! to the reader if that saves decoding.
 
-use crate::archive::{Archive, DataFile, Manifest, TableName, table_schema};
+use crate::archive::{Archive, DataFile, TableName, table_schema};
 use crate::error::{ErrorKind, Result};
 use crate::query::engine::errors::external;
 use crate::query::rewrites::{Hides, OpaqueExec};
 use crate::query::scan::metadata_cache::MetadataCache;
-use crate::query::scan::parquet_scan::{ARCHIVE_URL, ParquetScan, RowGroupPart, archive_file, footers, parts_of};
+use crate::query::scan::parquet_scan::{
+    ARCHIVE_URL, ParquetScan, RowGroupPart, archive_file, footers, parts_of, scan_of,
+};
 use crate::query::scan::reader_filters::{is_clustered, saves_nothing};
 use crate::query::scan::run_index::{RunIndex, is_about_runs, step_range, verdicts};
 use crate::query::tasks::Division;
@@ -21,8 +23,7 @@ use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{DFSchema, DataFusionError, Result as DataFusionResult};
 use datafusion::datasource::listing::PartitionedFile;
-use datafusion::datasource::physical_plan::{FileGroup, FileScanConfig};
-use datafusion::datasource::source::DataSourceExec;
+use datafusion::datasource::physical_plan::FileGroup;
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::PhysicalExpr;
@@ -61,12 +62,8 @@ impl ArchiveTable {
         MetadataCache::of_archive(&self.archive).map_err(external)
     }
 
-    fn manifest(&self) -> &Arc<Manifest> {
-        self.archive.manifest()
-    }
-
     fn files(&self) -> impl Iterator<Item = &DataFile> {
-        self.manifest().files(self.table)
+        self.archive.manifest().files(self.table)
     }
 
     /// Compares files with their commits, several files in parallel.
@@ -267,9 +264,7 @@ pub(in crate::query) fn check_files(
         if is_done(plan) {
             return;
         }
-        let config = plan.downcast_ref::<DataSourceExec>().and_then(|scan| scan.data_source().downcast_ref());
-        let config =
-            config.filter(|config: &&FileScanConfig| config.object_store_url.as_str().starts_with(ARCHIVE_URL));
+        let config = scan_of(plan).filter(|config| config.object_store_url.as_str().starts_with(ARCHIVE_URL));
         for file in config.iter().flat_map(|config| &config.file_groups).flat_map(FileGroup::files) {
             paths.insert(file.object_meta.location.as_ref());
         }

@@ -13,7 +13,7 @@ use datafusion::datasource::physical_plan::parquet::metadata::DFParquetMetadata;
 use datafusion::datasource::physical_plan::parquet::{
     CachedParquetFileReaderFactory, ParquetAccessPlan, RowGroupAccess,
 };
-use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, ParquetSource};
+use datafusion::datasource::physical_plan::{FileGroup, FileScanConfig, FileScanConfigBuilder, ParquetSource};
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::execution::cache::cache_manager::FileMetadataCache;
 use datafusion::execution::object_store::ObjectStoreUrl;
@@ -22,7 +22,7 @@ use datafusion::physical_expr::{LexOrdering, PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
 use futures::{StreamExt, TryStreamExt};
-use object_store::{ObjectMeta, ObjectStore, path::Path as StorePath};
+use object_store::{ObjectMeta, path::Path as StorePath};
 use parquet::arrow::arrow_reader::RowSelection;
 use parquet::file::metadata::ParquetMetaData;
 use std::ops::Range;
@@ -122,14 +122,16 @@ impl ParquetScan {
             .with_projection_indices(projection.cloned())?
             .with_limit(limit)
             .with_statistics(statistics);
-        let files = parts.into_iter().map(|part| part.file);
+        let files: Vec<PartitionedFile> = parts.into_iter().map(|part| part.file).collect();
         if state.config().get_extension::<PartitionPerRowGroup>().is_some() {
-            scan = scan.with_file_groups(files.map(|file| FileGroup::new(vec![file])).collect());
+            scan = scan.with_file_groups(files.into_iter().map(|file| FileGroup::new(vec![file])).collect());
             scan = scan.with_output_ordering(self.natural_order()?.into_iter().collect());
         } else if let Some(division) = state.config().get_extension::<Division>() {
-            scan = scan.with_file_groups(divided(files.collect(), &division));
+            let is_sorted = files.first().is_some_and(|file| file.extension::<SortedRows>().is_some());
+            let count = if is_sorted { division.partitions } else { division.others }.clamp(1, files.len());
+            let groups = balanced(files, count, |file| num_rows(file).unwrap_or(1)).into_iter();
+            scan = scan.with_file_groups(groups.filter(|group| !group.is_empty()).map(FileGroup::new).collect());
         } else {
-            let files: Vec<PartitionedFile> = files.collect();
             let in_each = files.len().div_ceil(state.config().target_partitions().max(1));
             scan = scan.with_file_groups(files.chunks(in_each).map(|files| FileGroup::new(files.to_vec())).collect());
         }
@@ -142,22 +144,26 @@ impl ParquetScan {
     }
 }
 
-/// Divides the parts into partitions of about the same number of rows, in order.
-fn divided(files: Vec<PartitionedFile>, division: &Division) -> Vec<FileGroup> {
-    let num_rows = |file: &PartitionedFile| {
-        file.statistics.as_ref().and_then(|statistics| statistics.num_rows.get_value().copied()).unwrap_or(1)
-    };
-    let is_sorted = files.first().is_some_and(|file| file.extension::<SortedRows>().is_some());
-    let count = if is_sorted { division.partitions } else { division.others }.max(1);
-    let total = files.iter().map(num_rows).sum::<usize>().max(1);
-    let mut groups = vec![Vec::new(); count.min(files.len())];
-    let (most, mut before) = (groups.len() - 1, 0);
-    for file in files {
-        let rows = num_rows(&file);
-        groups[((before + rows / 2) * (most + 1) / total).min(most)].push(file);
+/// Divides parts into `count` partitions of about the same number of rows, in order. A partition may be empty.
+pub(in crate::query) fn balanced<T: Clone>(parts: Vec<T>, count: usize, num_rows: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
+    let total = parts.iter().map(&num_rows).sum::<usize>().max(1);
+    let (mut partitions, mut before) = (vec![Vec::new(); count], 0);
+    for part in parts {
+        let rows = num_rows(&part);
+        partitions[((before + rows / 2) * count / total).min(count - 1)].push(part);
         before += rows;
     }
-    groups.into_iter().filter(|group| !group.is_empty()).map(FileGroup::new).collect()
+    partitions
+}
+
+/// Returns the number of rows of a part of a file, if its statistics have it.
+pub(in crate::query) fn num_rows(part: &PartitionedFile) -> Option<usize> {
+    part.statistics.as_ref()?.num_rows.get_value().copied()
+}
+
+/// Returns the scan that a node is; `None` for other nodes.
+pub(in crate::query) fn scan_of(plan: &Arc<dyn ExecutionPlan>) -> Option<&FileScanConfig> {
+    plan.downcast_ref::<DataSourceExec>()?.data_source().downcast_ref()
 }
 
 /// Returns an archive's file as DataFusion describes files.
@@ -180,17 +186,12 @@ pub(in crate::query) async fn footers(
     files: &[PartitionedFile],
 ) -> DataFusionResult<Vec<Arc<ParquetMetaData>>> {
     let store = state.runtime_env().object_store(ObjectStoreUrl::parse(url)?)?;
-    let files: Vec<ObjectMeta> = files.iter().map(|file| file.object_meta.clone()).collect();
-    let footers = files.into_iter().map(|file| footer(Arc::clone(&store), Arc::clone(cache), file));
+    let footer = |file: &PartitionedFile| {
+        let (store, cache, file) = (Arc::clone(&store), Arc::clone(cache), file.object_meta.clone());
+        async move { DFParquetMetadata::new(&store, &file).with_file_metadata_cache(Some(cache)).fetch_metadata().await }
+    };
+    let footers: Vec<_> = files.iter().map(footer).collect();
     futures::stream::iter(footers).buffered(FOOTERS_AT_ONCE).try_collect().await
-}
-
-async fn footer(
-    store: Arc<dyn ObjectStore>,
-    cache: Arc<FileMetadataCache>,
-    file: ObjectMeta,
-) -> DataFusionResult<Arc<ParquetMetaData>> {
-    DFParquetMetadata::new(store.as_ref(), &file).with_file_metadata_cache(Some(cache)).fetch_metadata().await
 }
 
 /// Returns the row groups of a file, which is `data` if it belongs to an archive. With `ranges` (ascending and

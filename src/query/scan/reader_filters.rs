@@ -10,7 +10,7 @@
 //! ([`Hides::Input`](crate::query::rewrites::Hides)).
 
 use crate::archive::TableName;
-use arrow::array::{Array, AsArray};
+use crate::query::scan::run_index::verdicts;
 use datafusion::common::{DFSchema, Result as DataFusionResult};
 use datafusion::logical_expr::Expr;
 use datafusion::physical_plan::{ExecutionPlan, collect};
@@ -50,13 +50,9 @@ pub(in crate::query) async fn saves_nothing(
     let (mut num_rows, mut num_kept, mut changes, mut last) = (0, 0, 0, false);
     for batch in collect(sample, state.task_ctx()).await? {
         // An error here may also occur in the query, unless another filter drops the row.
-        let Ok(verdicts) = filter.evaluate(&batch).and_then(|value| value.into_array(batch.num_rows())) else {
-            return Ok(true);
-        };
-        let verdicts = verdicts.as_boolean();
-        for row in 0..verdicts.len() {
-            let keeps = verdicts.is_valid(row) && verdicts.value(row);
-            num_kept += usize::from(keeps);
+        let Ok(verdicts) = verdicts(filter.as_ref(), &batch) else { return Ok(true) };
+        num_kept += verdicts.count_set_bits();
+        for keeps in &verdicts {
             changes += usize::from(keeps != last);
             last = keeps;
         }

@@ -1,9 +1,9 @@
 //! The parts of a physical plan that can be divided into tasks, and their slices.
 
 use super::texts::TextKeys;
-use crate::query::engine::order::Execution;
+use crate::query::engine::order::{Execution, Rows};
 use crate::query::rewrites::OpaqueExec;
-use crate::query::scan::parquet_scan::SortedRows;
+use crate::query::scan::parquet_scan::{self, SortedRows, scan_of};
 use crate::query::step_join::StepJoinExec;
 use datafusion::common::{JoinType, Result as DataFusionResult, internal_err};
 use datafusion::datasource::physical_plan::parquet::ParquetAccessPlan;
@@ -63,21 +63,21 @@ impl Cut {
 
 /// Returns the cuts of a plan, from the root down and from left to right.
 pub(super) fn cuts(execution: &Execution) -> Vec<Cut> {
-    let max_rows = match execution {
-        Execution::InOrder { skip, fetch: Some(fetch), .. } => Some(skip + fetch),
+    let max_rows = match execution.rows {
+        Rows::InOrder { skip, fetch: Some(fetch), .. } => Some(skip + fetch),
         _ => None,
     };
     let mut found = Vec::new();
-    find(execution.plan(), &mut Vec::new(), max_rows, true, &mut found);
+    find(&execution.plan, &mut Vec::new(), max_rows, true, &mut found);
     found
 }
 
 /// Returns the whole plan as a cut, if it works on the partitions of its scans one by one.
 pub(super) fn whole(execution: &Execution) -> Option<Cut> {
-    let merged = execution.plan().downcast_ref::<CoalescePartitionsExec>().filter(|merge| merge.fetch().is_none());
-    let plan = merged.map_or(execution.plan(), CoalescePartitionsExec::input);
+    let merged = execution.plan.downcast_ref::<CoalescePartitionsExec>().filter(|merge| merge.fetch().is_none());
+    let plan = merged.map_or(&execution.plan, CoalescePartitionsExec::input);
     let takes_some = does(plan, |plan| reduces(plan) || plan.fetch().is_some())
-        || matches!(execution, Execution::InOrder { skip, fetch, .. } if *skip > 0 || fetch.is_some());
+        || matches!(execution.rows, Rows::InOrder { skip, fetch, .. } if skip > 0 || fetch.is_some());
     let texts = TextKeys::of(plan).filter(|_| is_divided(plan) && !takes_some)?;
     Some(Cut { plan: Arc::clone(plan), scalars: Vec::new(), max_rows: None, texts })
 }
@@ -112,14 +112,10 @@ fn find(
         }
         return;
     }
-    let max_rows = if let Some(merge) = plan.downcast_ref::<CoalescePartitionsExec>() {
-        merge.fetch()
-    } else if let Some(merge) = plan.downcast_ref::<SortPreservingMergeExec>() {
-        merge.fetch()
-    } else if let Some(limit) = plan.downcast_ref::<GlobalLimitExec>() {
-        limit.fetch().map(|fetch| limit.skip() + fetch)
-    } else {
-        None
+    let max_rows = match plan.downcast_ref::<GlobalLimitExec>() {
+        Some(limit) => limit.fetch().map(|fetch| limit.skip() + fetch),
+        None if plan.is::<CoalescePartitionsExec>() || plan.is::<SortPreservingMergeExec>() => plan.fetch(),
+        None => None,
     };
     let scope = plan.downcast_ref::<ScalarSubqueryExec>();
     for (i, child) in plan.children().into_iter().enumerate() {
@@ -187,7 +183,7 @@ fn divided_inputs(plan: &Plan) -> Option<&'static [usize]> {
 
 /// Returns whether a subtree works on the partitions of its scans one by one.
 fn is_divided(plan: &Plan) -> bool {
-    if let Some(config) = scan(plan) {
+    if let Some(config) = scan_of(plan) {
         return reads_sorted_rows(config);
     }
     let Some(inputs) = divided_inputs(plan) else { return false };
@@ -201,7 +197,7 @@ fn is_divided(plan: &Plan) -> bool {
 fn is_small(plan: &Plan) -> bool {
     const ALIKE: [&str; 7] = ["avg", "bool_and", "bool_or", "count", "max", "min", "sum"];
     let is_alike = plan.fetch().is_none()
-        && if let Some(config) = scan(plan) {
+        && if let Some(config) = scan_of(plan) {
             !reads_sorted_rows(config) && config.limit.is_none()
         } else if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
             aggregate.aggr_expr().iter().all(|expr| ALIKE.contains(&expr.fun().name()))
@@ -218,10 +214,6 @@ fn is_small(plan: &Plan) -> bool {
                 || plan.is::<EmptyExec>()
         };
     is_alike && plan.children().into_iter().all(is_small)
-}
-
-pub(super) fn scan(plan: &Plan) -> Option<&FileScanConfig> {
-    plan.downcast_ref::<DataSourceExec>()?.data_source().downcast_ref::<FileScanConfig>()
 }
 
 fn reads_sorted_rows(config: &FileScanConfig) -> bool {
@@ -250,23 +242,20 @@ fn is_filter(plan: &Plan) -> bool {
         source.is_some_and(|source| source.filter().is_some())
             || files.any(|file| file.extension::<ParquetAccessPlan>().is_some())
     };
-    plan.is::<FilterExec>() || scan(plan).is_some_and(of_scan)
+    plan.is::<FilterExec>() || scan_of(plan).is_some_and(of_scan)
 }
 
 /// Returns the number of rows of the scans' row groups.
 pub(super) fn num_rows(plan: &Plan) -> usize {
-    let rows_of = |group: &FileGroup| {
-        let num_rows = group.files().iter().map(|file| file.statistics.as_ref()?.num_rows.get_value().copied());
-        num_rows.map(Option::unwrap_or_default).sum::<usize>()
-    };
-    let own = scan(plan).map_or(0, |config| config.file_groups.iter().map(rows_of).sum());
+    let groups = scan_of(plan).into_iter().flat_map(|config| &config.file_groups);
+    let own: usize = groups.flat_map(FileGroup::files).filter_map(parquet_scan::num_rows).sum();
     let children = plan.children();
     own + divided_inputs(plan).unwrap_or_default().iter().map(|&i| num_rows(children[i])).sum::<usize>()
 }
 
 /// Returns a divided subtree for some of its partitions.
 pub(super) fn slice(plan: &Plan, partitions: &Range<usize>) -> DataFusionResult<Plan> {
-    if let Some(config) = scan(plan) {
+    if let Some(config) = scan_of(plan) {
         let Some(groups) = config.file_groups.get(partitions.clone()) else {
             return internal_err!("partitions {partitions:?} of {}", config.file_groups.len());
         };

@@ -1,6 +1,7 @@
 //! Fingerprints of cuts: two processes must cut the same subtrees, or their partitions would not fit together.
 
-use super::cut::{Cut, Plan, scan};
+use super::cut::{Cut, Plan};
+use crate::query::scan::parquet_scan::scan_of;
 use datafusion::common::Result as DataFusionResult;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::physical_plan::parquet::ParquetAccessPlan;
@@ -34,7 +35,7 @@ fn describe(plan: &Plan, text: &mut String) -> DataFusionResult<()> {
         let (is_distinct, ignores_nulls) = (aggregate.is_distinct(), aggregate.ignore_nulls());
         let _ = writeln!(text, "  {} distinct={is_distinct} ignore_nulls={ignores_nulls}", aggregate.name());
     }
-    for (i, group) in scan(plan).into_iter().flat_map(|config| config.file_groups.iter()).enumerate() {
+    for (i, group) in scan_of(plan).into_iter().flat_map(|config| config.file_groups.iter()).enumerate() {
         for file in group.files() {
             let rows = file.extension::<ParquetAccessPlan>();
             let _ = writeln!(text, "  {i} {} {:?} {rows:?}", file.object_meta.location, file.range);

@@ -8,7 +8,7 @@ use crate::query::engine::errors::{external, query_error};
 use crate::query::engine::limits::QueryLimits;
 use crate::query::engine::order::Execution;
 use crate::query::query::Query;
-use crate::query::tasks::{Engine, RunningTask};
+use crate::query::tasks::{Engine, TaskCancel};
 use crate::system::cancellation::CancellationToken;
 use crate::system::process::{ProcessId, lock};
 use crate::system::runtime::runtime;
@@ -50,7 +50,7 @@ struct TasksState {
     /// The values of scalar subqueries as a row.
     scalars: Option<RecordBatch>,
     started: HashMap<usize, Outcome>,
-    running: HashMap<usize, Box<dyn RunningTask>>,
+    running: HashMap<usize, TaskCancel>,
     is_cancelled: bool,
 }
 
@@ -158,7 +158,7 @@ impl Tasks {
             state.is_cancelled = true;
             std::mem::take(&mut state.running)
         };
-        running.into_values().for_each(|task| task.cancel());
+        running.into_values().for_each(|cancel| cancel());
     }
 }
 
@@ -212,7 +212,7 @@ impl TasksOfQuery {
 
     /// Runs tasks that write files, and returns the number of rows.
     pub(super) async fn written(self) -> Result<u64> {
-        let (context, mut num_rows) = (Arc::clone(self.0.execution.context()), 0);
+        let (context, mut num_rows) = (Arc::clone(&self.0.execution.context), 0);
         for index in 0..self.0.header.num_tasks {
             let outcome = self.0.rows(index, &context).map_err(query_error)?;
             num_rows += outcome.await.map_err(|error| query_error(DataFusionError::Shared(error)))?.num_written;

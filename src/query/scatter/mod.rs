@@ -34,7 +34,7 @@ use crate::query::scan::archive_table::check_files;
 use crate::query::tasks::{Cluster, Division};
 use crate::system::cancellation::CancellationToken;
 use crate::system::runtime::block_on_unless;
-use cut::{Cut, Plan, num_rows, replaced};
+use cut::{Cut, Plan, num_rows, replaced, whole};
 use incoming::{TasksExec, TasksOfQuery};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,17 +45,18 @@ use task::TaskHeader;
 const MIN_TASK_ROWS: usize = 1 << 20;
 
 impl Query {
-    /// Makes the execution plan with tasks, or returns why the query runs here.
-    pub(super) fn by_tasks(
+    /// Makes the execution plan. If the query is on an engine but runs here, also returns the reason.
+    pub(super) fn execution_or_why(
         &self,
-        cluster: &Cluster,
         limits: &Arc<QueryLimits>,
         cancel: &CancellationToken,
-    ) -> Result<Result<Execution, String>> {
-        match divided(self, cluster, None, limits, cancel)? {
-            Ok(divided) => divided.into_execution(limits).map(Ok),
-            Err(why) => Ok(Err(why)),
-        }
+    ) -> Result<(Execution, Option<String>)> {
+        let why = match self.cluster.as_ref().map(|cluster| divided(self, cluster, None, limits, cancel)).transpose()? {
+            Some(Ok(divided)) => return Ok((divided.into_execution(limits)?, None)),
+            Some(Err(why)) => Some(why),
+            None => None,
+        };
+        Ok((self.planned(None, limits, cancel)?, why))
     }
 
     /// Writes the rows by tasks, a file for each, and returns their number. Returns `None` if the plan is not divided as a
@@ -66,7 +67,7 @@ impl Query {
         limits: &Arc<QueryLimits>,
         cancel: &CancellationToken,
     ) -> Result<Option<u64>> {
-        let Some(cluster) = self.cluster().filter(|_| !limits.count_rows()) else { return Ok(None) };
+        let Some(cluster) = self.cluster.as_ref().filter(|_| !limits.count_rows()) else { return Ok(None) };
         let Ok(divided) = divided(self, cluster, Some(files), limits, cancel)? else { return Ok(None) };
         let writing = divided.tasks(vec![0], limits).written();
         block_on_unless(writing, || limits.check(cancel)).map(Some)
@@ -112,7 +113,13 @@ fn divided<'a>(
     let execution = query.planned(Some(division), limits, cancel)?;
     let cuts = header.cuts_in(&execution);
     let Some(num_partitions) = cuts.iter().map(Cut::num_partitions).max() else {
-        return here("no part of its plan works on row groups one by one, and returns less than it reads");
+        let writes = if files.is_none() && !limits.count_rows() && whole(&execution).is_some() {
+            "; tasks can write its rows to a folder of files"
+        } else {
+            ""
+        };
+        let why = "no part of its plan works on row groups one by one, and returns less than it reads";
+        return here(&format!("{why}{writes}"));
     };
     let num_rows: usize = cuts.iter().map(|cut| num_rows(&cut.plan)).sum();
     let num_tasks = match cluster.num_tasks {
@@ -147,8 +154,8 @@ impl Divided<'_> {
                 leaves.extend(TasksExec::of(self.tasks(together, limits)));
             }
         }
-        let plan = replaced(self.execution.plan(), true, &mut leaves.into_values()).map_err(query_error)?;
+        let plan = replaced(&self.execution.plan, true, &mut leaves.into_values()).map_err(query_error)?;
         check_files(self.query.archive(), &plan, &|node| node.is::<TasksExec>())?;
-        Ok(self.execution.with_plan(plan))
+        Ok(Execution { plan, ..self.execution })
     }
 }

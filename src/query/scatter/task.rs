@@ -6,7 +6,7 @@ use super::fingerprint::fingerprint;
 use super::message::{self, Blocks};
 use crate::error::Result;
 use crate::query::engine::limits::QueryLimits;
-use crate::query::engine::order::Execution;
+use crate::query::engine::order::{Execution, Rows};
 use crate::query::output::result_files::OutputFiles;
 use crate::query::query::Query;
 use crate::query::scan::archive_table::check_files;
@@ -118,7 +118,7 @@ impl Query {
     ) -> Result<Vec<u8>> {
         let arrow = |error: arrow::error::ArrowError| query_error(error.into());
         let (mut result, mut blocks) = (ResultHeader::default(), Blocks::default());
-        let memory = MemoryConsumer::new("rows that a task returns").register(execution.context().memory_pool());
+        let memory = MemoryConsumer::new("rows that a task returns").register(execution.context.memory_pool());
         for (i, cut) in header.cuts_of(cuts) {
             let range = header.partitions(cut);
             let plan = slice(&cut.plan, &range);
@@ -127,9 +127,10 @@ impl Query {
             // The filter that a join makes from its small side waits for all partitions.
             let at_once = if does(&plan, |node| node.is::<HashJoinExec>()) { range.len() } else { header.threads };
             if let Some(files) = &header.files {
-                let (context, max_rows) = (Arc::clone(execution.context()), vec![usize::MAX; range.len()]);
-                let slice = Execution::InOrder { plan, context, skip: 0, fetch: None, max_rows };
-                let rows = self.stream_of(slice, Arc::clone(limits)).with_at_once(at_once);
+                let rows = Rows::InOrder { skip: 0, fetch: None, max_rows: vec![usize::MAX; range.len()] };
+                let slice = Execution { plan, context: Arc::clone(&execution.context), rows };
+                let mut rows = self.stream_of(slice, Arc::clone(limits));
+                rows.at_once = at_once;
                 result.num_written = files.write(header.index, rows, &self.archive().storage_options(), cancel)?;
                 continue;
             }
@@ -138,7 +139,7 @@ impl Query {
                 while running.len() < at_once
                     && let Some(at) = waiting.next()
                 {
-                    running.push_back(Partition::start(&plan, execution.context(), Some(at), Partition::AHEAD)?);
+                    running.push_back(Partition::start(&plan, &execution.context, Some(at), Partition::AHEAD)?);
                 }
                 let Some(mut running) = running.pop_front() else { break };
                 let mut rows = blocks.rows(&plan.schema()).map_err(arrow)?;

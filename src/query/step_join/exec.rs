@@ -1,6 +1,6 @@
 //! The plan node of a join by run and step.
 
-use super::joined_rows::{JoinedRows, MatchCondition, Side};
+use super::joined_rows::{JoinedRows, Side};
 use super::stream::{JoinState, SortedInput};
 use arrow::compute::SortOptions;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// every build row whose key occurs in probe partition `i`.
 #[derive(Debug)]
 pub(in crate::query) struct StepJoinExec {
-    probe: Arc<dyn ExecutionPlan>,
+    pub(super) probe: Arc<dyn ExecutionPlan>,
     build: Arc<dyn ExecutionPlan>,
     /// The columns of run and step, on the probe side and on the build side.
     keys: ([usize; 2], [usize; 2]),
@@ -51,10 +51,6 @@ impl StepJoinExec {
         Ok(StepJoinExec { probe, build, keys, rows, properties: Arc::new(properties), metrics })
     }
 
-    pub(super) fn probe(&self) -> &Arc<dyn ExecutionPlan> {
-        &self.probe
-    }
-
     /// Returns the column of the probe side that a column of the result copies.
     pub(super) fn probe_column(&self, column: usize) -> Option<usize> {
         match self.rows.columns.get(column) {
@@ -82,10 +78,7 @@ impl DisplayAs for StepJoinExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "StepJoinExec: kind={:?}", self.rows.kind)?;
         for condition in &self.rows.conditions {
-            match condition {
-                MatchCondition::Equal { probe, build, .. } => write!(f, ", {probe} = {build}")?,
-                MatchCondition::True { expr, .. } => write!(f, ", {expr}")?,
-            }
+            write!(f, ", {}", condition.expr)?;
         }
         Ok(())
     }
@@ -118,12 +111,11 @@ impl ExecutionPlan for StepJoinExec {
         &self,
         visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DataFusionResult<TreeNodeRecursion>,
     ) -> DataFusionResult<TreeNodeRecursion> {
-        for expr in self.rows.conditions.iter().flat_map(MatchCondition::expressions) {
-            if visit(expr)? == TreeNodeRecursion::Stop {
-                return Ok(TreeNodeRecursion::Stop);
-            }
+        let mut next = TreeNodeRecursion::Continue;
+        for condition in &self.rows.conditions {
+            next = next.visit_sibling(|| visit(&condition.expr))?;
         }
-        Ok(TreeNodeRecursion::Continue)
+        Ok(next)
     }
 
     fn with_new_children(

@@ -1,12 +1,11 @@
 //! Rows of the result, from pairs of rows.
 
 use super::keys::{Pairs, pairs};
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array};
-use arrow::compute::{filter_record_batch, prep_null_mask_filter, take, take_record_batch};
-use arrow::datatypes::{Field, Schema, SchemaRef};
-use datafusion::common::{NullEquality, Result as DataFusionResult};
-use datafusion::logical_expr::Operator;
-use datafusion::physical_expr::expressions::{BinaryExpr, Column};
+use crate::query::scan::run_index::verdicts;
+use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow::compute::{filter_record_batch, take, take_record_batch};
+use arrow::datatypes::SchemaRef;
+use datafusion::common::Result as DataFusionResult;
 use datafusion::physical_plan::PhysicalExpr;
 use std::sync::Arc;
 
@@ -26,49 +25,19 @@ pub(super) enum Side {
     Build,
 }
 
-/// A condition on a pair of rows, beside the equal keys.
+/// A condition on a pair of rows, beside the equal keys: an expression over columns of both sides is true.
 #[derive(Clone, Debug)]
-pub(super) enum MatchCondition {
-    /// Two values are equal.
-    Equal { probe: Arc<dyn PhysicalExpr>, build: Arc<dyn PhysicalExpr>, nulls: NullEquality },
-    /// An expression over columns of both sides is true.
-    True { expr: Arc<dyn PhysicalExpr>, columns: Vec<(Side, usize)>, schema: SchemaRef },
+pub(super) struct MatchCondition {
+    pub(super) expr: Arc<dyn PhysicalExpr>,
+    pub(super) columns: Vec<(Side, usize)>,
+    pub(super) schema: SchemaRef,
 }
 
 impl MatchCondition {
-    pub(super) fn expressions(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
-        match self {
-            MatchCondition::Equal { probe, build, .. } => vec![probe, build],
-            MatchCondition::True { expr, .. } => vec![expr],
-        }
-    }
-
     /// Returns for each pair whether it meets the condition. Row `i` of `probe` and row `i` of `build` are a pair.
     fn evaluate(&self, probe: &RecordBatch, build: &RecordBatch) -> DataFusionResult<BooleanArray> {
-        let num_rows = probe.num_rows();
-        let verdicts = match self {
-            MatchCondition::Equal { probe: left, build: right, nulls } => {
-                let left = left.evaluate(probe)?.into_array(num_rows)?;
-                let right = right.evaluate(build)?.into_array(num_rows)?;
-                let operator = match nulls {
-                    NullEquality::NullEqualsNothing => Operator::Eq,
-                    NullEquality::NullEqualsNull => Operator::IsNotDistinctFrom,
-                };
-                // Unlike the kernels of arrow, this compares lists, and 0.0 equals -0.0.
-                let column = |at| Arc::new(Column::new("", at)) as Arc<dyn PhysicalExpr>;
-                let equal = BinaryExpr::new(column(0), operator, column(1));
-                let field = |array: &ArrayRef| Field::new("", array.data_type().clone(), true);
-                let schema = Schema::new(vec![field(&left), field(&right)]);
-                let pairs = RecordBatch::try_new(schema.into(), vec![left, right])?;
-                equal.evaluate(&pairs)?.into_array(num_rows)?.as_boolean().clone()
-            }
-            MatchCondition::True { expr, columns, schema } => {
-                let rows = assemble(schema, columns, probe, build.columns())?;
-                expr.evaluate(&rows)?.into_array(num_rows)?.as_boolean().clone()
-            }
-        };
-        // A null is not true.
-        Ok(if verdicts.null_count() > 0 { prep_null_mask_filter(&verdicts) } else { verdicts })
+        let rows = assemble(&self.schema, &self.columns, probe, build.columns())?;
+        Ok(BooleanArray::new(verdicts(self.expr.as_ref(), &rows)?, None))
     }
 }
 

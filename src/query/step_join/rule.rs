@@ -2,15 +2,17 @@
 
 use super::exec::StepJoinExec;
 use super::joined_rows::{JoinKind, JoinedRows, MatchCondition, Side};
-use super::sorted_scan::SortedScan;
+use super::sorted_scan::{SortedScan, index_of};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{JoinSide, JoinType, Result as DataFusionResult};
-use datafusion::physical_expr::expressions::Column;
+use datafusion::common::{JoinSide, JoinType, NullEquality, Result as DataFusionResult};
+use datafusion::logical_expr::Operator;
+use datafusion::physical_expr::add_offset_to_expr;
+use datafusion::physical_expr::expressions::BinaryExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::HashJoinExec;
-use datafusion::physical_plan::joins::utils::build_join_schema;
-use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
+use datafusion::physical_plan::joins::utils::{ColumnIndex, build_join_schema};
 use std::sync::Arc;
 
 /// Replaces hash joins of sorted scans by run and step. Must run before the rule that distributes rows over partitions.
@@ -50,8 +52,8 @@ fn by_steps(join: &HashJoinExec, partitions: usize) -> DataFusionResult<Option<S
     };
     // The other side must be cut at the runs of the probe side.
     let (kind, probe_side) = match join.join_type() {
-        JoinType::Inner if left.is_cut() => (JoinKind::Inner, JoinSide::Left),
-        JoinType::Inner if right.is_cut() => (JoinKind::Inner, JoinSide::Right),
+        JoinType::Inner if left.is_cut => (JoinKind::Inner, JoinSide::Left),
+        JoinType::Inner if right.is_cut => (JoinKind::Inner, JoinSide::Right),
         JoinType::Inner if left.num_rows() >= right.num_rows() => (JoinKind::Inner, JoinSide::Left),
         JoinType::Inner => (JoinKind::Inner, JoinSide::Right),
         JoinType::Left => (JoinKind::Outer, JoinSide::Left),
@@ -66,34 +68,42 @@ fn by_steps(join: &HashJoinExec, partitions: usize) -> DataFusionResult<Option<S
     let partitions = partitions.max(left.num_groups()).max(right.num_groups());
     let is_left = probe_side == JoinSide::Left;
     let (probe, build) = if is_left { (left, right) } else { (right, left) };
-    if build.is_cut() || join.fetch().is_some() {
+    if build.is_cut || join.fetch().is_some() {
         return Ok(None);
     }
+    let side = |side: JoinSide| if side == probe_side { Side::Probe } else { Side::Build };
+    let of_sides = |columns: &[ColumnIndex]| -> Vec<(Side, usize)> {
+        columns.iter().map(|column| (side(column.side), column.index)).collect()
+    };
+    let (left_schema, right_schema) = (join.left().schema(), join.right().schema());
+    let (both, both_columns) = build_join_schema(&left_schema, &right_schema, &JoinType::Inner);
+    let both = Arc::new(both);
+    // Unlike the kernels of arrow, these operators compare lists, and 0.0 equals -0.0.
+    let equal = match join.null_equality() {
+        NullEquality::NullEqualsNothing => Operator::Eq,
+        NullEquality::NullEqualsNull => Operator::IsNotDistinctFrom,
+    };
     let mut keys = [None; 2];
     let mut conditions = Vec::new();
-    for (left, right) in join.on() {
-        let (of_probe, of_build) = if is_left { (left, right) } else { (right, left) };
+    for (of_left, of_right) in join.on() {
+        let (of_probe, of_build) = if is_left { (of_left, of_right) } else { (of_right, of_left) };
         let is_key = |name: &str| probe.is_column(of_probe, name) && build.is_column(of_build, name);
         match ["run_id", "step_index"].into_iter().position(is_key) {
             Some(key) if keys[key].is_none() => keys[key] = index_of(of_probe).zip(index_of(of_build)),
-            _ => conditions.push(MatchCondition::Equal {
-                probe: Arc::clone(of_probe),
-                build: Arc::clone(of_build),
-                nulls: join.null_equality(),
-            }),
+            _ => {
+                let of_right = add_offset_to_expr(Arc::clone(of_right), left_schema.fields().len() as isize)?;
+                let expr = Arc::new(BinaryExpr::new(Arc::clone(of_left), equal, of_right));
+                let (columns, schema) = (of_sides(&both_columns), Arc::clone(&both));
+                conditions.push(MatchCondition { expr, columns, schema });
+            }
         }
     }
     let [Some(run), Some(step)] = keys else { return Ok(None) };
-    let side = |side: JoinSide| if side == probe_side { Side::Probe } else { Side::Build };
     if let Some(filter) = join.filter() {
-        conditions.push(MatchCondition::True {
-            expr: Arc::clone(filter.expression()),
-            columns: filter.column_indices().iter().map(|column| (side(column.side), column.index)).collect(),
-            schema: Arc::clone(filter.schema()),
-        });
+        let (expr, schema) = (Arc::clone(filter.expression()), Arc::clone(filter.schema()));
+        conditions.push(MatchCondition { expr, columns: of_sides(filter.column_indices()), schema });
     }
-    let (_, columns) = build_join_schema(&join.left().schema(), &join.right().schema(), join.join_type());
-    let columns: Vec<_> = columns.iter().map(|column| (side(column.side), column.index)).collect();
+    let columns = of_sides(&build_join_schema(&left_schema, &right_schema, join.join_type()).1);
     let columns = match &join.projection {
         Some(chosen) => chosen.iter().map(|&i| columns[i]).collect(),
         None => columns,
@@ -103,8 +113,4 @@ fn by_steps(join: &HashJoinExec, partitions: usize) -> DataFusionResult<Option<S
     let probe = probe.cut(partitions, rows.returns_pairs_only().then_some(&build))?;
     let build = build.cut_at(&probe.run_ids)?;
     StepJoinExec::try_new(probe.input, build, ([run.0, step.0], [run.1, step.1]), Arc::new(rows)).map(Some)
-}
-
-fn index_of(expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
-    expr.downcast_ref::<Column>().map(Column::index)
 }

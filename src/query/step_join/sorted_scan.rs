@@ -3,7 +3,7 @@
 use super::exec::StepJoinExec;
 use crate::archive::TableName;
 use crate::query::rewrites::OpaqueExec;
-use crate::query::scan::parquet_scan::SortedRows;
+use crate::query::scan::parquet_scan::{SortedRows, balanced, num_rows, scan_of};
 use datafusion::common::stats::Precision;
 use datafusion::common::{Result as DataFusionResult, ScalarValue, Statistics, internal_err};
 use datafusion::datasource::listing::PartitionedFile;
@@ -37,7 +37,7 @@ pub(super) struct SortedScan<'a> {
     /// The row groups by partition, with their runs.
     groups: Vec<Vec<(&'a PartitionedFile, RunIds)>>,
     /// Whether the scan is the probe side of another join by run and step. Its partitions must stay.
-    is_cut: bool,
+    pub(super) is_cut: bool,
 }
 
 impl<'a> SortedScan<'a> {
@@ -45,8 +45,8 @@ impl<'a> SortedScan<'a> {
     pub(super) fn below(input: &'a Arc<dyn ExecutionPlan>) -> Option<SortedScan<'a>> {
         let (mut node, mut is_cut) = (input, false);
         let config = loop {
-            if let Some(scan) = node.downcast_ref::<DataSourceExec>() {
-                break scan.data_source().downcast_ref::<FileScanConfig>()?;
+            if let Some(config) = scan_of(node) {
+                break config;
             }
             is_cut |= node.is::<StepJoinExec>();
             node = below(node)?;
@@ -100,17 +100,13 @@ impl<'a> SortedScan<'a> {
         }
     }
 
-    pub(super) fn is_cut(&self) -> bool {
-        self.is_cut
-    }
-
     fn parts(&self) -> impl Iterator<Item = (&'a PartitionedFile, RunIds)> {
         self.groups.iter().flatten().copied()
     }
 
     /// Returns the number of rows to read.
     pub(super) fn num_rows(&self) -> usize {
-        self.parts().map(|(file, _)| num_rows(file)).sum()
+        self.parts().filter_map(|(file, _)| num_rows(file)).sum()
     }
 
     /// Returns the input in this number of partitions of about equal numbers of rows. With `other`,
@@ -127,15 +123,8 @@ impl<'a> SortedScan<'a> {
                 others.get(next).is_some_and(|&other| overlap(run_ids, other))
             })
         };
-        let parts: Vec<_> = self.parts().filter(is_needed).collect();
-        let total: usize = parts.iter().map(|(file, _)| num_rows(file)).sum();
-        let mut groups = vec![Vec::new(); partitions];
-        let mut before = 0;
-        for part in parts {
-            let middle = before + num_rows(part.0) / 2;
-            groups[(middle * partitions / total.max(1)).min(partitions - 1)].push(part);
-            before += num_rows(part.0);
-        }
+        let parts = self.parts().filter(is_needed).collect();
+        let groups = balanced(parts, partitions, |(file, _)| num_rows(file).unwrap_or(1));
         let run_ids = groups.iter().map(|parts| bounds(parts)).collect();
         Ok(Cut { input: self.with_groups(&groups, None)?, run_ids })
     }
@@ -148,9 +137,9 @@ impl<'a> SortedScan<'a> {
             self.parts().filter(is_wanted).collect()
         };
         let groups: Vec<Vec<_>> = run_ids.iter().map(of_runs).collect();
-        let wanted = run_ids.iter().flatten().copied().reduce(|all, next| (all.0.min(next.0), all.1.max(next.1)));
-        let kept =
-            groups.iter().filter_map(|parts| bounds(parts)).reduce(|all, next| (all.0.min(next.0), all.1.max(next.1)));
+        let both = |one: RunIds, other: RunIds| (one.0.min(other.0), one.1.max(other.1));
+        let wanted = run_ids.iter().flatten().copied().reduce(both);
+        let kept = groups.iter().filter_map(|parts| bounds(parts)).reduce(both);
         let num_runs = |(first, last): RunIds| u64::from(last - first) + 1;
         // A filter inside the reader pays if it drops most rows.
         let filter = wanted.filter(|&wanted| kept.is_some_and(|kept| 2 * num_runs(wanted) <= num_runs(kept)));
@@ -163,7 +152,7 @@ impl<'a> SortedScan<'a> {
         filter: Option<RunIds>,
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
         let mut statistics = Statistics::new_unknown(self.config.file_schema());
-        statistics.num_rows = Precision::Inexact(groups.iter().flatten().map(|(file, _)| num_rows(file)).sum());
+        statistics.num_rows = Precision::Inexact(groups.iter().flatten().filter_map(|(file, _)| num_rows(file)).sum());
         let groups = groups.iter().map(|parts| FileGroup::new(parts.iter().map(|(file, _)| (*file).clone()).collect()));
         let mut config = FileScanConfigBuilder::from(self.config.clone())
             .with_file_groups(groups.collect())
@@ -187,11 +176,6 @@ fn overlap(a: RunIds, b: RunIds) -> bool {
     a.0 <= b.1 && b.0 <= a.1
 }
 
-fn num_rows(file: &PartitionedFile) -> usize {
-    let statistics = file.statistics.as_ref();
-    statistics.and_then(|statistics| statistics.num_rows.get_value().copied()).unwrap_or(1)
-}
-
 /// Returns conditions on `run_id` that only these runs meet.
 fn of_runs(config: &FileScanConfig, (first, last): RunIds) -> DataFusionResult<[Arc<dyn PhysicalExpr>; 2]> {
     let run_id = config.file_schema().index_of("run_id")?;
@@ -202,7 +186,8 @@ fn of_runs(config: &FileScanConfig, (first, last): RunIds) -> DataFusionResult<[
     Ok([compare(Operator::GtEq, first), compare(Operator::LtEq, last)])
 }
 
-fn index_of(expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
+/// Returns the index of a column; `None` for other expressions.
+pub(super) fn index_of(expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
     expr.downcast_ref::<Column>().map(Column::index)
 }
 
@@ -210,7 +195,7 @@ fn index_of(expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
 /// by run and step.
 fn below(node: &Arc<dyn ExecutionPlan>) -> Option<&Arc<dyn ExecutionPlan>> {
     if let Some(join) = node.downcast_ref::<StepJoinExec>() {
-        return Some(join.probe());
+        return Some(&join.probe);
     }
     let keeps = node.is::<ProjectionExec>()
         || node.is::<OpaqueExec>()

@@ -9,7 +9,7 @@
 
 use crate::archive::{TableName, table_schema};
 use crate::error::{Error, Result};
-use crate::query::{Execution, Partition, Query, QueryLimits, QueryStream, no_params, query_error};
+use crate::query::{Execution, Partition, Query, QueryLimits, QueryStream, Rows, no_params, query_error};
 use crate::system::cancellation::CancellationToken;
 use crate::system::machine::reserve;
 use crate::system::progress::{Progress, Unit};
@@ -31,7 +31,6 @@ use crate::table::rows::wide::WideColumns;
 use crate::table::step_table::StepTable;
 use arrow::array::RecordBatch;
 use datafusion::execution::TaskContext;
-use datafusion::physical_plan::ExecutionPlan;
 use futures::StreamExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -189,26 +188,26 @@ impl Materializer<'_> {
             Some(file) => Ok(RowOutput::File(file)),
             None => RowMemory::up_to(num_rows.saturating_mul(self.stride() as u64), limit).map(RowOutput::Memory),
         };
-        let is_sorted = execution.has_order();
-        let output = match execution {
-            Execution::InOrder { plan, context, skip: 0, fetch: None, max_rows } => {
+        let is_sorted = execution.rows.has_order();
+        let output = match &execution.rows {
+            Rows::InOrder { skip: 0, fetch: None, max_rows } => {
                 // The rows to read if their number is known in advance.
                 let exact = match self.shard {
                     Some(pieces) => Some(pieces.to_vec()),
-                    None => exact_rows(&plan, max_rows.len()).as_deref().map(Piece::all),
+                    None => exact_rows(&execution.plan, max_rows.len()).as_deref().map(Piece::all),
                 };
                 let is_exact = exact.is_some();
-                let pieces = exact.unwrap_or_else(|| Piece::all(&max_rows));
+                let pieces = exact.unwrap_or_else(|| Piece::all(max_rows));
                 let num_rows: u64 = pieces.iter().map(Piece::num_rows).sum();
                 if is_exact && is_in_memory {
                     let mut memory = RowMemory::exact(num_rows.saturating_mul(self.stride() as u64), limit)?;
-                    let written = self.write_in_place(&plan, &context, &pieces, &mut memory);
+                    let written = self.write_in_place(&execution, &pieces, &mut memory);
                     written.map(|()| RowOutput::Memory(memory))
                 } else {
-                    self.append_in_order(&plan, &context, &pieces, output(num_rows)?)
+                    self.append_in_order(&execution, &pieces, output(num_rows)?)
                 }
             }
-            other => self.append_stream(self.query.stream_of(other, Arc::clone(&self.limits)), output(u64::MAX)?),
+            _ => self.append_stream(self.query.stream_of(execution, Arc::clone(&self.limits)), output(u64::MAX)?),
         };
         self.progress.end();
         let (layout, recoding) = self.writer.recoding();
@@ -227,13 +226,7 @@ impl Materializer<'_> {
     }
 
     /// Writes each partition's rows directly to their final place.
-    fn write_in_place(
-        &self,
-        plan: &Arc<dyn ExecutionPlan>,
-        context: &Arc<TaskContext>,
-        pieces: &[Piece],
-        memory: &mut RowMemory,
-    ) -> Result<()> {
+    fn write_in_place(&self, execution: &Execution, pieces: &[Piece], memory: &mut RowMemory) -> Result<()> {
         let num_rows: u64 = pieces.iter().map(Piece::num_rows).sum();
         self.progress.begin("materialize", Unit::Rows, num_rows);
         let mut rest = memory.extend(num_rows as usize * self.stride())?;
@@ -247,10 +240,10 @@ impl Materializer<'_> {
         }
         let parts = Mutex::new(parts.into_iter());
         let next = || parts.lock().unwrap_or_else(PoisonError::into_inner).next();
-        self.on_all_cores(context, |stop| {
+        self.on_all_cores(&execution.context, |stop| {
             while let Some((piece, first_row, part)) = next() {
                 let mut at = 0;
-                self.read(plan, context, piece, stop, |batch| {
+                self.read(execution, piece, stop, |batch| {
                     let len = batch.num_rows() * self.stride();
                     let Some(rows) = part.get_mut(at..at + len) else {
                         return Err(Error::query("a file has more rows than its footer says"));
@@ -270,18 +263,12 @@ impl Materializer<'_> {
 
     /// Reads partitions on all cores. Each thread buffers a partition's rows and appends them in partition
     /// order.
-    fn append_in_order(
-        &self,
-        plan: &Arc<dyn ExecutionPlan>,
-        context: &Arc<TaskContext>,
-        pieces: &[Piece],
-        output: RowOutput,
-    ) -> Result<RowOutput> {
+    fn append_in_order(&self, execution: &Execution, pieces: &[Piece], output: RowOutput) -> Result<RowOutput> {
         let max: u64 = pieces.iter().map(Piece::num_rows).sum();
         self.progress.begin("materialize", Unit::Rows, max);
         let output = Sequencer::new(output);
         let next = AtomicUsize::new(0);
-        self.on_all_cores(context, |stop| {
+        self.on_all_cores(&execution.context, |stop| {
             let mut buffer: Vec<u8> = Vec::new();
             loop {
                 let place = next.fetch_add(1, Ordering::Relaxed);
@@ -290,7 +277,7 @@ impl Materializer<'_> {
                 };
                 buffer.clear();
                 let mut read_rows = 0;
-                let read = self.read_ahead(plan, context, piece, stop, |batch| {
+                let read = self.read_ahead(execution, piece, stop, |batch| {
                     let start = buffer.len();
                     reserve(&mut buffer, batch.num_rows() * self.stride())?;
                     buffer.resize(start + batch.num_rows() * self.stride(), 0);
@@ -330,8 +317,7 @@ impl Materializer<'_> {
     /// only between batches.
     fn read(
         &self,
-        plan: &Arc<dyn ExecutionPlan>,
-        context: &Arc<TaskContext>,
+        execution: &Execution,
         piece: &Piece,
         stop: &FirstError,
         mut take: impl FnMut(RecordBatch) -> Result<()>,
@@ -339,7 +325,8 @@ impl Materializer<'_> {
         // The reader accesses files through the runtime's threads.
         let threads = runtime()?;
         let _in_runtime = threads.handle().enter();
-        let mut stream = plan.execute(piece.partition, Arc::clone(context)).map_err(query_error)?;
+        let mut stream =
+            execution.plan.execute(piece.partition, Arc::clone(&execution.context)).map_err(query_error)?;
         let mut rows = PieceRows::of(piece);
         while !rows.is_complete()
             && let Some(batch) = futures::executor::block_on(stream.next())
@@ -355,13 +342,13 @@ impl Materializer<'_> {
     /// batch comes.
     fn read_ahead(
         &self,
-        plan: &Arc<dyn ExecutionPlan>,
-        context: &Arc<TaskContext>,
+        execution: &Execution,
         piece: &Piece,
         stop: &FirstError,
         mut take: impl FnMut(RecordBatch) -> Result<()>,
     ) -> Result<()> {
-        let mut partition = Partition::start(plan, context, Some(piece.partition), Partition::AHEAD)?;
+        let mut partition =
+            Partition::start(&execution.plan, &execution.context, Some(piece.partition), Partition::AHEAD)?;
         let mut rows = PieceRows::of(piece);
         while !rows.is_complete()
             && let Some(batch) = partition.next(|| self.check(stop))?

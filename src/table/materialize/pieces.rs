@@ -1,14 +1,13 @@
 //! The rows of a query's partitions that a table gets: all, or those of a share.
 
 use crate::error::{Error, Result};
-use crate::query::{Execution, Partition, Query};
+use crate::query::{Execution, Partition, Query, Rows};
 use crate::system::cancellation::CancellationToken;
 use crate::system::progress::{Progress, Unit};
 use crate::table::materialize::shard::Shard;
 use crate::table::rows::threads::in_parts;
 use arrow::array::RecordBatch;
 use datafusion::common::stats::Precision;
-use datafusion::execution::TaskContext;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use std::ops::Range;
@@ -93,10 +92,11 @@ impl Shard {
             return Err(Error::argument("shard", expected, "another query"));
         }
         let limits = query.limits();
-        let (plan, context, max_rows) = match query.execution(&limits, cancel)? {
-            Execution::InOrder { plan, context, skip: 0, fetch: None, max_rows } => (plan, context, max_rows),
+        let execution = query.execution(&limits, cancel)?;
+        let max_rows = match &execution.rows {
+            Rows::InOrder { skip: 0, fetch: None, max_rows } => max_rows,
             // A loader of a query checks its options with a table without rows.
-            Execution::InOrder { fetch: Some(0), .. } => {
+            Rows::InOrder { fetch: Some(0), .. } => {
                 return Ok((Shard { total_rows: Some(0), ..self }, Vec::new()));
             }
             _ => {
@@ -106,12 +106,12 @@ impl Shard {
                 return Err(Error::argument("shard", expected, found));
             }
         };
-        let blocks: Vec<u64> = match exact_rows(&plan, max_rows.len()) {
+        let blocks: Vec<u64> = match exact_rows(&execution.plan, max_rows.len()) {
             Some(exact) => exact.into_iter().map(|rows| rows as u64).collect(),
             None => {
                 let num_rows = max_rows.iter().map(|&rows| rows as u64).sum();
                 progress.begin("count", Unit::Rows, num_rows);
-                let counts = count_partitions(query, &plan, &context, &max_rows, progress, cancel);
+                let counts = count_partitions(query, &execution, max_rows, progress, cancel);
                 progress.end();
                 counts?
             }
@@ -144,17 +144,16 @@ pub(in crate::table) fn exact_rows(plan: &Arc<dyn ExecutionPlan>, num_partitions
 /// has the same partitions.
 fn count_partitions(
     query: &Query,
-    plan: &Arc<dyn ExecutionPlan>,
-    context: &Arc<TaskContext>,
+    execution: &Execution,
     max_rows: &[usize],
     progress: &dyn Progress,
     cancel: &CancellationToken,
 ) -> Result<Vec<u64>> {
     let limits = query.limits();
     let bare = query.select(&[])?.execution(&limits, cancel)?;
-    let (plan, context) = match &bare {
-        Execution::InOrder { plan, context, max_rows: found, .. } if found == max_rows => (plan, context),
-        _ => (plan, context),
+    let Execution { plan, context, .. } = match &bare.rows {
+        Rows::InOrder { max_rows: found, .. } if found == max_rows => &bare,
+        _ => execution,
     };
     let count = |number: usize| {
         let mut partition = Partition::start(plan, context, Some(number), Partition::AHEAD)?;
