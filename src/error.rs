@@ -92,12 +92,10 @@ pub enum ErrorKind {
         path: PathBuf,
     },
     /// A folder that is not an archive.
-    #[error("not an archive: {missing} is missing")]
+    #[error("not an archive: expected manifests in its folder _versions, found none")]
     NotAnArchive {
         /// The folder.
         path: PathBuf,
-        /// The missing file or folder.
-        missing: &'static str,
     },
     /// A commit or data file that contradicts the rest of the archive.
     #[error("damaged: {what}: expected {expected}, found {found}")]

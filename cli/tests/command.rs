@@ -24,7 +24,8 @@ fn stdout(folder: &Path, args: &[&str]) -> String {
 }
 
 #[track_caller]
-fn fails(folder: &Path, args: &[&str], status: i32, message: &str) {
+/// Checks the status, and a part of the text on standard error.
+fn says(folder: &Path, args: &[&str], status: i32, message: &str) {
     let output = a2store(folder, args);
     let err = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(status), "{args:?}: {err}");
@@ -46,6 +47,10 @@ fn games_are_simulated_ingested_and_queried() {
     assert_eq!((&ingested["accepted"], &ingested["version"]), (&5.into(), &2.into()));
     assert_eq!(ingested["num_steps"], simulated["num_steps"]);
     assert!(stdout(folder, &["ingest", "runs", "games.a2"]).starts_with("0 runs added, 5 duplicates, 0 rejected"));
+
+    says(folder, &["export", "games.a2", "--where", "false", "--format", "npy", "-o", "none"], 0, "no run meets");
+    std::fs::create_dir(folder.join("empty")).unwrap();
+    says(folder, &["ingest", "empty", "games.a2"], 0, "no runs found");
 
     let info = json(&stdout(folder, &["info", "games.a2", "--json"]));
     assert_eq!((&info["num_runs"], &info["engines"][0]["engine"]), (&5.into(), &"e".into()));
@@ -73,29 +78,29 @@ fn games_are_simulated_ingested_and_queried() {
 fn exit_status_tells_bad_data_from_wrong_usage() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    fails(folder, &[], 2, "Usage");
-    fails(folder, &["nothing"], 2, "unrecognized subcommand");
-    fails(folder, &["info", "games.a2"], 2, "games.a2: No such file");
-    fails(folder, &["ingest", "runs", "games.a2"], 2, "runs: No such file");
+    says(folder, &[], 2, "Usage");
+    says(folder, &["nothing"], 2, "unrecognized subcommand");
+    says(folder, &["info", "games.a2"], 2, "games.a2: No such file");
+    says(folder, &["ingest", "runs", "games.a2"], 2, "runs: No such file");
     assert!(!folder.join("games.a2").exists(), "an archive was created for nothing");
     write_runs(folder);
     std::fs::write(folder.join("runs/bad.bin"), b"A2T1").unwrap();
-    fails(folder, &["ingest", "--strict", "runs", "games.a2"], 1, "bad.bin: byte 4: version");
-    fails(folder, &["ingest", "runs", "games.a2"], 1, "bad.bin: byte 4: version");
-    fails(folder, &["sql", "games.a2", "SELECT nothing FROM steps"], 2, "nothing");
-    fails(folder, &["sql", "games.a2", "SELECT $x", "-p", "y=1"], 2, "no value for the parameters $x");
-    fails(folder, &["sql", "games.a2", "SELECT 1", "-p", "oops"], 2, "expected NAME=VALUE");
-    fails(folder, &["info", "games.a2", "--version", "9"], 2, "version 9: expected 1..=2");
-    fails(folder, &["info", "runs"], 2, "not an archive");
+    says(folder, &["ingest", "--strict", "runs", "games.a2"], 1, "bad.bin: byte 4: version");
+    says(folder, &["ingest", "runs", "games.a2"], 1, "bad.bin: byte 4: version");
+    says(folder, &["sql", "games.a2", "SELECT nothing FROM steps"], 2, "nothing");
+    says(folder, &["sql", "games.a2", "SELECT $x", "-p", "y=1"], 2, "no value for the parameters $x");
+    says(folder, &["sql", "games.a2", "SELECT 1", "-p", "oops"], 2, "expected NAME=VALUE");
+    says(folder, &["info", "games.a2", "--version", "9"], 2, "version 9: expected 1..=2");
+    says(folder, &["info", "runs"], 2, "not an archive");
     let inside = ["sql", "games.a2", "SELECT 1", "--format", "csv", "-o", "games.a2/steps/x.parquet"];
-    fails(folder, &inside, 2, "expected a file outside of the archive");
+    says(folder, &inside, 2, "expected a file outside of the archive");
     for entry in std::fs::read_dir(folder.join("games.a2/steps")).unwrap() {
         std::fs::write(entry.unwrap().path(), b"PAR1").unwrap();
     }
-    fails(folder, &["sql", "games.a2", "SELECT board FROM steps"], 1, "damaged: length of the file: expected");
+    says(folder, &["sql", "games.a2", "SELECT board FROM steps"], 1, "damaged: length of the file: expected");
     let manifest = folder.join("games.a2/_versions/18446744073709551613.json");
     std::fs::write(manifest, b"{}").unwrap();
-    fails(folder, &["info", "games.a2"], 1, "damaged");
+    says(folder, &["info", "games.a2"], 1, "damaged");
 }
 
 #[test]

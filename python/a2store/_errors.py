@@ -86,7 +86,7 @@ class ArchiveError(Error):
 
     >>> a2store.Archive.open("runs")
     Traceback (most recent call last):
-    a2store.ArchiveError: .../runs: not an archive: _versions/18446744073709551614.json is missing
+    a2store.ArchiveError: .../runs: not an archive: expected manifests in its folder _versions, found none
     """
 
 

@@ -109,7 +109,7 @@ def with_embeddings(archive: a2store.Archive) -> None:
 
 
 CAUSES: dict[str, Callable[[a2store.Archive, Path, pytest.FixtureRequest], object]] = {
-    "not an archive: _versions/… is missing": lambda a, folder, _: a2store.open(folder),
+    "not an archive: expected manifests in its folder _versions, found none": lambda a, folder, _: a2store.open(folder),
     "an archive already exists": lambda a, *_: a2store.Archive.create(a.path),
     "schema version …, but this a2store reads …": lambda a, *_: other_schema(a),
     "version …: expected …": lambda a, *_: a2store.open(a.path, version=9),

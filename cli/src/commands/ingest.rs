@@ -78,6 +78,9 @@ pub(crate) fn ingest(args: &IngestArgs, quiet: bool) -> Result<u8> {
     if more > 0 {
         print_warning("a2store", &format!("{more} more files ignored; --json lists all of them"));
     }
+    if report.accepted + report.duplicates + report.rejected == 0 {
+        print_warning("a2store", "no runs found");
+    }
     let status = u8::from(report.rejected > 0);
     if args.json {
         print_json(&report, [("version", json!(archive.version())), ("secs", json!(secs))])?;

@@ -3,7 +3,7 @@
 use crate::open::ArchiveArgs;
 use crate::print::{count, print_report, rate};
 use crate::progress::{Interrupt, progress};
-use crate::terminal::print_error;
+use crate::terminal::{print_error, print_warning};
 use crate::values::formats;
 use a2store::export::{ExportFormat, ExportOptions, ExportReport};
 use a2store::query::no_params;
@@ -81,6 +81,9 @@ pub(crate) fn export(args: &ExportArgs, quiet: bool) -> Result<u8> {
     let start = Instant::now();
     let options = options(args.format, &args.target)?;
     let report = query.export_runs(&args.target.output, &options, &*progress(quiet), interrupt.token())?;
+    if report.runs == 0 && report.errors.is_empty() {
+        print_warning("a2store", "no run meets the condition");
+    }
     print(&report, start, args.target.json)
 }
 

@@ -88,8 +88,7 @@ impl Versions {
         let mut versions: Vec<u64> = names.iter().filter_map(|name| version_of(name)).collect();
         versions.sort_unstable_by(|a, b| b.cmp(a));
         if versions.is_empty() {
-            let missing = "_versions/18446744073709551614.json";
-            return Err(ErrorKind::NotAnArchive { path: root.to_path_buf(), missing }.into());
+            return Err(ErrorKind::NotAnArchive { path: root.to_path_buf() }.into());
         }
         Ok(versions)
     }

@@ -34,9 +34,7 @@ pub(crate) fn query_error(error: DataFusionError) -> Error {
             Some(&ErrorKind::VersionNotFound { ref path, version, oldest, newest }) => {
                 return ErrorKind::VersionNotFound { path: path.clone(), version, oldest, newest }.into();
             }
-            Some(ErrorKind::NotAnArchive { path, missing }) => {
-                return ErrorKind::NotAnArchive { path: path.clone(), missing }.into();
-            }
+            Some(ErrorKind::NotAnArchive { path }) => return ErrorKind::NotAnArchive { path: path.clone() }.into(),
             Some(ErrorKind::Io { path: Some(path), source }) => {
                 return Error::io(path, std::io::Error::new(source.kind(), source.to_string()));
             }
