@@ -75,6 +75,32 @@ impl<'py> FromPyObject<'_, 'py> for PyVersion {
     }
 }
 
+/// Options of an object store, from a dict. Values may be strings, bools and integers. Errors show no values.
+#[derive(Default)]
+pub(crate) struct PyStorageOptions(StorageOptions);
+
+impl<'py> FromPyObject<'_, 'py> for PyStorageOptions {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let option = |(name, value): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
+            let name: String = name.extract()?;
+            let text = if value.is_instance_of::<PyBool>() {
+                value.extract::<bool>()?.to_string()
+            } else if value.is_instance_of::<PyString>() || value.is_instance_of::<PyInt>() {
+                value.str()?.to_string()
+            } else {
+                let found = value.get_type().name()?;
+                return Err(PyTypeError::new_err(format!(
+                    "storage_options: {name}: expected a str, a bool or an int, found {found}"
+                )));
+            };
+            Ok((name, text))
+        };
+        value.cast::<PyDict>()?.iter().map(option).collect::<PyResult<_>>().map(PyStorageOptions)
+    }
+}
+
 impl PyArchive {
     fn new(archive: Archive) -> PyArchive {
         PyArchive { archive: Mutex::new(archive), executor: None }
@@ -137,7 +163,7 @@ pub(crate) fn open(
     path: PathBuf,
     version: Option<PyVersion>,
     create: bool,
-    storage_options: Option<&Bound<'_, PyDict>>,
+    storage_options: Option<PyStorageOptions>,
     executor: Option<Py<PyAny>>,
 ) -> PyResult<PyArchive> {
     if let Some(executor) = &executor {
@@ -151,7 +177,7 @@ pub(crate) fn open(
         let expected = "no version, because a new archive has none to choose";
         return Err(Error::argument("version", expected, version).raised());
     }
-    let options = storage_options_from(storage_options)?;
+    let options = storage_options.unwrap_or_default().0;
     let open = move |_: &dyn Progress, cancel: &CancellationToken| {
         Archive::open_or_create(path, Phases::default(), &options, cancel)
     };
@@ -163,32 +189,13 @@ fn open_at(
     path: PathBuf,
     version: Option<PyVersion>,
     checksums: Option<bool>,
-    storage_options: Option<&Bound<'_, PyDict>>,
+    storage_options: Option<PyStorageOptions>,
 ) -> PyResult<PyArchive> {
-    let options = storage_options_from(storage_options)?;
+    let options = storage_options.unwrap_or_default().0;
     let version = version.unwrap_or_default().0;
     let archive = abandonable(py, Some(false), move |_, _| Archive::open_with(path, version, &options))?;
     let checksums = checksums.unwrap_or(archive.has_checksums());
     Ok(PyArchive::new(archive.with_checksums(checksums)))
-}
-
-/// Converts a dict of options. Values may be strings, bools and integers. Errors show no values.
-fn storage_options_from(options: Option<&Bound<'_, PyDict>>) -> PyResult<StorageOptions> {
-    let option = |(name, value): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
-        let name: String = name.extract()?;
-        let text = if value.is_instance_of::<PyBool>() {
-            value.extract::<bool>()?.to_string()
-        } else if value.is_instance_of::<PyString>() || value.is_instance_of::<PyInt>() {
-            value.str()?.to_string()
-        } else {
-            let found = value.get_type().name()?;
-            return Err(PyTypeError::new_err(format!(
-                "storage_options: {name}: expected a str, a bool or an int, found {found}"
-            )));
-        };
-        Ok((name, text))
-    };
-    options.into_iter().flatten().map(option).collect()
 }
 
 /// Check an archive for problems, even one that is too damaged to open.
@@ -218,19 +225,9 @@ pub(crate) fn verify<'py>(
     path: PathBuf,
     workers: Option<Workers>,
     progress: Option<ProgressOption>,
-    storage_options: Option<&Bound<'_, PyDict>>,
+    storage_options: Option<PyStorageOptions>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    verify_at(py, path, storage_options_from(storage_options)?, workers, progress)
-}
-
-fn verify_at<'py>(
-    py: Python<'py>,
-    path: PathBuf,
-    storage: StorageOptions,
-    workers: Option<Workers>,
-    progress: Option<ProgressOption>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let workers = workers.map(Bounded::get);
+    let (storage, workers) = (storage_options.unwrap_or_default().0, workers.map(Bounded::get));
     abandonable(py, progress, move |progress, cancel| Archive::verify(path, workers, &storage, progress, cancel))?
         .into_instance(py)
 }
@@ -260,9 +257,9 @@ pub(crate) fn restore<'py>(
     path: PathBuf,
     version: Option<PyVersion>,
     dry_run: bool,
-    storage_options: Option<&Bound<'_, PyDict>>,
+    storage_options: Option<PyStorageOptions>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let (storage, version) = (storage_options_from(storage_options)?, version.unwrap_or_default().0);
+    let (storage, version) = (storage_options.unwrap_or_default().0, version.unwrap_or_default().0);
     let restore =
         move |_: &dyn Progress, cancel: &CancellationToken| Archive::restore(path, version, dry_run, &storage, cancel);
     let report = if dry_run { abandonable(py, Some(false), restore) } else { interruptible(py, Some(false), restore) };
@@ -366,10 +363,10 @@ impl PyArchive {
         py: Python<'_>,
         path: PathBuf,
         phases: Option<&Bound<'_, PyDict>>,
-        storage_options: Option<&Bound<'_, PyDict>>,
+        storage_options: Option<PyStorageOptions>,
     ) -> PyResult<PyArchive> {
         let phases = phases.map_or_else(|| Ok(Phases::default()), phases_from)?;
-        let options = storage_options_from(storage_options)?;
+        let options = storage_options.unwrap_or_default().0;
         let new = abandonable(py, Some(false), move |_, cancel| Archive::create_with(path, phases, &options, cancel))?;
         Ok(PyArchive::new(new))
     }
@@ -400,7 +397,7 @@ impl PyArchive {
         path: PathBuf,
         version: Option<PyVersion>,
         checksums: Option<bool>,
-        storage_options: Option<&Bound<'_, PyDict>>,
+        storage_options: Option<PyStorageOptions>,
     ) -> PyResult<PyArchive> {
         open_at(py, path, version, checksums, storage_options)
     }
@@ -484,12 +481,10 @@ impl PyArchive {
         on_error: &str,
         wait: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let strict = is_first("on_error", on_error, ["raise", "report"]).or_raise()?;
-        let wait = duration("wait", wait, IngestOptions::default().wait)?;
         let mut options = IngestOptions::default();
+        options.strict = is_first("on_error", on_error, ["raise", "report"]).or_raise()?;
+        options.wait = duration("wait", wait, options.wait)?;
         options.workers = workers.map(Bounded::get);
-        options.wait = wait;
-        options.strict = strict;
         let paths = paths_from(paths)?;
         self.change(py, progress, |archive, progress, cancel| archive.ingest(&paths, &options, progress, cancel))?
             .into_instance(py)
@@ -604,9 +599,8 @@ impl PyArchive {
         workers: Option<Workers>,
         progress: Option<ProgressOption>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let file_rows = file_rows.map_or(CompactOptions::default().file_rows, Bounded::get);
         let mut options = CompactOptions::default();
-        options.file_rows = file_rows;
+        options.file_rows = file_rows.map_or(options.file_rows, Bounded::get);
         options.workers = workers.map(Bounded::get);
         self.change(py, progress, |archive, progress, cancel| archive.compact(&options, progress, cancel))?
             .into_instance(py)
@@ -637,12 +631,9 @@ impl PyArchive {
         grace: Option<&Bound<'_, PyAny>>,
         dry_run: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let default = ExpireOptions::default();
-        let older_than = duration("older_than", older_than, default.older_than)?;
-        let grace = duration("grace", grace, default.grace)?;
         let mut options = ExpireOptions::default();
-        options.older_than = older_than;
-        options.grace = grace;
+        options.older_than = duration("older_than", older_than, options.older_than)?;
+        options.grace = duration("grace", grace, options.grace)?;
         options.dry_run = dry_run;
         self.change(py, Some(false), |archive, _, cancel| archive.expire(&options, cancel))?.into_instance(py)
     }
@@ -661,7 +652,7 @@ impl PyArchive {
     /// 0
     #[pyo3(signature = (*, version=None, dry_run=false))]
     fn restore<'py>(&self, py: Python<'py>, version: Option<PyVersion>, dry_run: bool) -> PyResult<Bound<'py, PyAny>> {
-        let version = version.map(|PyVersion(version)| version).unwrap_or_default();
+        let version = version.unwrap_or_default().0;
         self.change(py, Some(false), |archive, _, cancel| {
             let report = Archive::restore(archive.path(), version, dry_run, &archive.storage_options(), cancel)?;
             if report.done {
@@ -735,7 +726,8 @@ impl PyArchive {
         progress: Option<ProgressOption>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let archive = self.archive();
-        verify_at(py, archive.path().to_path_buf(), archive.storage_options(), workers, progress)
+        let storage = PyStorageOptions(archive.storage_options());
+        verify(py, archive.path().to_path_buf(), workers, progress, Some(storage))
     }
 
     /// The archive's absolute folder, or its URL as a str.

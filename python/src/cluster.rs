@@ -6,21 +6,15 @@ use a2store::system::process::lock;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use std::fmt;
 use std::sync::{Arc, Mutex};
 
 /// An engine whose tasks are futures of Python.
-pub(crate) struct PyEngine {
-    pub(crate) name: String,
-    pub(crate) num_workers: usize,
+#[derive(Debug)]
+struct PyEngine {
+    name: String,
+    num_workers: usize,
     /// Starts a task, given its message, and returns its future.
-    pub(crate) submit: Py<PyAny>,
-}
-
-impl fmt::Debug for PyEngine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PyEngine").field("name", &self.name).field("num_workers", &self.num_workers).finish()
-    }
+    submit: Py<PyAny>,
 }
 
 impl Engine for PyEngine {

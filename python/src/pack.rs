@@ -90,14 +90,14 @@ impl PyPack {
     }
 
     fn iter(&self, places: Option<Vec<usize>>) -> PyPackIterator {
+        let places = places.unwrap_or_else(|| (0..self.0.len()).collect());
         PyPackIterator { pack: self.0.clone(), places, decoded: Mutex::new((Vec::new().into_iter(), 0)) }
     }
 
     fn to_table(&self, py: Python<'_>, workers: Option<Workers>, on_error: &str) -> PyResult<PyStepTable> {
-        let (workers, skip_errors) = (workers.map(Bounded::get), skips_errors(on_error).or_raise()?);
         let mut options = FromRunsOptions::default();
-        options.workers = workers;
-        options.skip_errors = skip_errors;
+        options.workers = workers.map(Bounded::get);
+        options.skip_errors = skips_errors(on_error).or_raise()?;
         let read = interruptible(py, Some(false), |progress, cancel| {
             StepTable::from_pack(&self.0, &options, progress, cancel)
         });
@@ -161,32 +161,22 @@ impl PyPack {
 #[pyclass(frozen, name = "PackIterator", module = "a2store")]
 pub(crate) struct PyPackIterator {
     pack: PackReader,
-    /// The indices of the runs; `None` means all.
-    places: Option<Vec<usize>>,
+    /// The indices of the runs.
+    places: Vec<usize>,
     /// The runs that were decoded but not returned, and the number of runs that were returned.
     decoded: Mutex<(vec::IntoIter<Result<Run>>, usize)>,
 }
 
 impl PyPackIterator {
-    /// Returns the index of the run at a position of the iteration; `None` past the last run.
-    fn place(&self, position: usize) -> Option<usize> {
-        match &self.places {
-            Some(places) => places.get(position).copied(),
-            None => (position < self.pack.len()).then_some(position),
-        }
-    }
-
-    /// Returns the indices of the runs to decode next, from a position of the iteration on: at least one, unless there
-    /// are no more runs.
-    fn next_window(&self, position: usize) -> Vec<usize> {
+    /// Returns the indices of the runs to decode next. The list is empty only if all runs were returned.
+    fn next_window(&self, num_returned: usize) -> Vec<usize> {
         let mut num_bytes = 0;
-        let places = (position..).map_while(|position| self.place(position));
-        let window = places.take_while(|&place| {
+        let has_room = |&place: &usize| {
             let has_room = num_bytes < WINDOW_BYTES;
             num_bytes += RunSource::num_bytes(&self.pack, place);
             has_room
-        });
-        window.take(WINDOW_RUNS).collect()
+        };
+        self.places.iter().copied().skip(num_returned).take(WINDOW_RUNS).take_while(has_room).collect()
     }
 }
 
@@ -202,7 +192,7 @@ impl PyPackIterator {
             if decoded.as_slice().is_empty() {
                 *decoded = self.pack.decode_batch(&self.next_window(*returned)).into_iter();
             }
-            let next = self.place(*returned).zip(decoded.next());
+            let next = self.places.get(*returned).copied().zip(decoded.next());
             *returned += usize::from(next.is_some());
             next
         });
@@ -211,9 +201,8 @@ impl PyPackIterator {
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
-        let len = self.places.as_ref().map_or(self.pack.len(), Vec::len);
         let returned = py.detach(|| lock(&self.decoded).1);
-        format!("PackIterator({len} runs, {returned} returned)")
+        format!("PackIterator({} runs, {returned} returned)", self.places.len())
     }
 }
 

@@ -11,12 +11,9 @@ use pyo3::prelude::*;
 pub(crate) fn shard_from(shard: Option<&Bound<'_, PyAny>>, seed: u64, round: u64) -> PyResult<Option<Shard>> {
     let Some(shard) = shard else {
         let given = [("seed", seed), ("round", round)].into_iter().find(|(_, value)| *value != 0);
-        return match given {
-            Some((name, value)) => {
-                Err(PyValueError::new_err(format!("{name}: expected 0 without a shard, found {value}")))
-            }
-            None => Ok(None),
-        };
+        return given.map_or(Ok(None), |(name, value)| {
+            Err(PyValueError::new_err(format!("{name}: expected 0 without a shard, found {value}")))
+        });
     };
     let pair: Vec<Bound<'_, PyAny>> = shard.try_iter().and_then(Iterator::collect).unwrap_or_default();
     let [rank, world_size] = &pair[..] else {

@@ -50,8 +50,8 @@ impl Part {
         match self {
             Part::FinalBoard => run.final_board().is_some(),
             Part::Moves => run.num_steps() > 0 && run.unknown_moves().is_empty(),
-            Part::Values => has_values(run),
-            Part::RawValues => meta.raw_evs && has_values(run),
+            Part::Values => run.has_evs().contains(&true),
+            Part::RawValues => meta.raw_evs && run.has_evs().contains(&true),
             Part::ChosenValues => chosen_values(run).any(|value| value != 1.0),
             Part::ExactValues => has_exact_values(run),
             Part::StartTime => meta.start_unix_s != 0,
@@ -115,10 +115,6 @@ impl Losses {
 /// Returns whether the run has each of the parts that the format may lose.
 pub(super) fn parts_of(run: &Run, options: &ExportOptions) -> Vec<bool> {
     parts(options).iter().map(|part| part.is_in(run)).collect()
-}
-
-fn has_values(run: &Run) -> bool {
-    run.has_evs().contains(&true)
 }
 
 fn chosen_values(run: &Run) -> impl Iterator<Item = f32> {

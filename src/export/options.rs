@@ -2,8 +2,7 @@
 
 use super::format::{ExportFormat, Needs};
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::Compression;
-use crate::format::Rejected;
+use crate::format::{Compression, Rejected};
 use derive_setters::Setters;
 use std::path::{Path, PathBuf};
 

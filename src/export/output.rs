@@ -51,8 +51,8 @@ pub(super) trait RunSink: Send {
         false
     }
 
-    /// Publishes the output, and returns the number of files; 1 for a folder that is one output.
-    fn finish(self: Box<Self>) -> Result<u64>;
+    /// Publishes the output.
+    fn finish(self: Box<Self>) -> Result<()>;
 }
 
 impl Output {
@@ -142,10 +142,9 @@ impl<W: Send> RunSink for WriterSink<W> {
         (self.push)(&mut self.writer, &run.run)
     }
 
-    fn finish(self: Box<Self>) -> Result<u64> {
+    fn finish(self: Box<Self>) -> Result<()> {
         let WriterSink { writer, finish, .. } = *self;
-        finish(writer)?;
-        Ok(1)
+        finish(writer)
     }
 }
 
@@ -155,9 +154,8 @@ impl RunSink for PackBuilder {
         self.add_run_bytes(&bytes)
     }
 
-    fn finish(self: Box<Self>) -> Result<u64> {
-        PackBuilder::finish(*self)?;
-        Ok(1)
+    fn finish(self: Box<Self>) -> Result<()> {
+        PackBuilder::finish(*self).map(drop)
     }
 }
 
@@ -212,31 +210,21 @@ impl RunSink for SessionSink {
         }
     }
 
-    fn finish(mut self: Box<Self>) -> Result<u64> {
+    fn finish(mut self: Box<Self>) -> Result<()> {
         let engine = if let Engine::Of(Some(engine)) = &self.engine { Some(json!({ "tag": engine })) } else { None };
         let writer = self.writer(true)?;
         engine.iter().try_for_each(|model| writer.add_entry("model", model))?;
-        if let Some(writer) = self.writer.take() {
-            writer.finish()?;
-        }
-        Ok(1)
+        self.writer.take().map_or(Ok(()), SessionWriter::finish)
     }
 }
 
 /// An export of more run files than this uses subfolders of a thousand ids each.
 const FLAT_RUNS: usize = 1000;
 
-/// A sink that only counts run files. The encoder writes them.
-struct NumFiles {
-    folder: PathBuf,
-    num_files: u64,
-}
-
 /// Returns an output of one file per run; `None` is the original format.
 fn run_files(folder: &Path, format: Option<RunFormat>, num_runs: Option<usize>) -> Output {
     let path = folder.to_path_buf();
     let by_thousands = num_runs.is_none_or(|num_runs| num_runs > FLAT_RUNS);
-    let sink = Box::new(NumFiles { folder: path.clone(), num_files: 0 });
     let root = path.clone();
     let encode = Box::new(move |run: RunToWrite| {
         let (format, bytes) = run.file(format)?;
@@ -245,19 +233,10 @@ fn run_files(folder: &Path, format: Option<RunFormat>, num_runs: Option<usize>) 
         write_new(&folder.join(format!("run-{:08}.{}", run.id, format.extension())), &bytes)?;
         Ok(Encoded::Written)
     });
+    // The encoder writes the files. If it got no run, the folder is still missing.
+    let finish = |folder: PathBuf| std::fs::create_dir_all(&folder).map_err(|source| Error::io(&folder, source));
+    let sink = Box::new(WriterSink { writer: path.clone(), push: |_, _| Ok(()), finish });
     Output { path, encode, sink }
-}
-
-impl RunSink for NumFiles {
-    fn push(&mut self, _: Encoded) -> Result<()> {
-        self.num_files += 1;
-        Ok(())
-    }
-
-    fn finish(self: Box<Self>) -> Result<u64> {
-        std::fs::create_dir_all(&self.folder).map_err(|source| Error::io(&self.folder, source))?;
-        Ok(self.num_files)
-    }
 }
 
 /// Returns the run as JSON Lines.
@@ -287,11 +266,10 @@ impl RunSink for LinesFile {
         self.out.write_all(&lines).map_err(|source| Error::io(&self.path, source))
     }
 
-    fn finish(self: Box<Self>) -> Result<u64> {
+    fn finish(self: Box<Self>) -> Result<()> {
         let LinesFile { out, path } = *self;
         let staged = out.into_inner().map_err(|error| Error::io(&path, error.into_error()))?;
-        staged.replace(&path)?;
-        Ok(1)
+        staged.replace(&path)
     }
 }
 

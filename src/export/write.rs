@@ -53,7 +53,8 @@ pub(super) fn write_runs(
     })?;
     report.errors.splice(0..0, unread);
     losses.warn(|part| sink.keeps(part), &options.layout(), progress);
-    report.num_files = sink.finish()?;
+    sink.finish()?;
+    report.num_files = if options.format.is_run_files() { report.runs } else { 1 };
     if num_twins > 0 && matches!(runs, RunsToWrite::Files(_)) {
         progress.warn(&format!("{num_twins} of {} runs repeat the game of an earlier run", report.runs));
     }

@@ -4,13 +4,13 @@ use crate::error::{ErrorKind, Result};
 
 /// Returns the number of bytes that this process could allocate now; `None` if the system does not report it.
 pub(crate) fn available_bytes() -> Option<u64> {
-    let of_container = of_container().map(|max| max.saturating_sub(number(CONTAINER_CURRENT).unwrap_or(0)));
+    let of_container = number(CONTAINER_MAX).map(|max| max.saturating_sub(number(CONTAINER_CURRENT).unwrap_or(0)));
     smaller(of_machine("MemAvailable:"), of_container)
 }
 
 /// Returns the total memory of the machine, or of the container if that is smaller; `None` if it is unknown.
 pub(crate) fn total_bytes() -> Option<u64> {
-    smaller(of_machine("MemTotal:"), of_container())
+    smaller(of_machine("MemTotal:"), number(CONTAINER_MAX))
 }
 
 /// Reserves memory for `additional` more elements.
@@ -43,10 +43,6 @@ fn smaller(machine: Option<u64>, container: Option<u64>) -> Option<u64> {
         (Some(machine), Some(container)) => Some(machine.min(container)),
         (machine, container) => machine.or(container),
     }
-}
-
-fn of_container() -> Option<u64> {
-    number(CONTAINER_MAX)
 }
 
 fn number(file: &str) -> Option<u64> {

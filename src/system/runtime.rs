@@ -1,8 +1,7 @@
 //! The threads for asynchronous work, and functions that wait for it.
 
 use crate::error::{Error, Result};
-use crate::system::process::lock;
-use crate::system::process::{PerProcess, ProcessId, silence_panics};
+use crate::system::process::{PerProcess, ProcessId, lock, silence_panics};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard};

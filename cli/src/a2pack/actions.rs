@@ -6,9 +6,7 @@ use crate::print::{count, megabytes, print_json};
 use crate::progress::{Interrupt, progress};
 use crate::terminal::print_error;
 use a2store::error::ErrorKind;
-use a2store::format::{
-    Compression, JsonlOptions, PackOptions, PackReader, ValidateOptions, ValidateReport, pack_folder,
-};
+use a2store::format::{JsonlOptions, PackOptions, PackReader, ValidateOptions, ValidateReport, pack_folder};
 use anyhow::Result;
 use serde_json::json;
 use std::io::{self, Write};
@@ -17,10 +15,9 @@ use std::io::{self, Write};
 const INVALID: u8 = 2;
 
 pub(super) fn pack(args: &PackArgs, quiet: bool) -> Result<u8> {
-    let compression: Compression = args.compress.parse()?;
     let mut options = PackOptions::default();
     options.align = args.align;
-    options.compression = compression;
+    options.compression = args.compress.parse()?;
     options.workers = args.workers;
     let report = pack_folder(&args.input, &args.output, &options, &*progress(quiet), Interrupt::new()?.token())?;
     for error in &report.errors {

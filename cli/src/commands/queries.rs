@@ -1,7 +1,6 @@
 //! The subcommand `queries`: a listing of named queries.
 
-use a2store::query::SavedQuery;
-use a2store::query::json_scalar;
+use a2store::query::{SavedQuery, json_scalar};
 use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};

@@ -100,8 +100,7 @@ impl QueryArgs {
         };
         let shown = path.display();
         match (self.format, of_ending) {
-            (Some(format), None) => Ok(format),
-            (None, Some(format)) => Ok(format),
+            (Some(format), None) | (None, Some(format)) => Ok(format),
             (Some(format), Some(of_ending)) if format == of_ending => Ok(format),
             (Some(format), Some(_)) => {
                 let found = format.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());

@@ -1,8 +1,7 @@
 //! Games that are played with a Python policy.
 
 use super::recorder::PyRecorder;
-use crate::error::Raised;
-use crate::error::{Exception, OrRaise};
+use crate::error::{Exception, OrRaise, Raised};
 use crate::support::integers::{Bounded, Depth, NumEnvs, U64, Workers};
 use crate::support::interrupt::interruptible;
 use crate::support::logging::{deliver, deliver_all, listen};

@@ -5,8 +5,7 @@
 //! and before it returns.
 
 use a2store::system::clock;
-use a2store::system::process::PerProcess;
-use a2store::system::process::lock;
+use a2store::system::process::{PerProcess, lock};
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::PyModule;

@@ -18,6 +18,7 @@ use crate::system::progress::Progress;
 use arrow::array::{ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::UInt32Type;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
+use blake3::Hash;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
@@ -157,7 +158,7 @@ impl<'a> TablesVerifier<'a> {
                     let found = run_digest(&run)?;
                     // Such a run was compared through its original file.
                     if found != facts.digest && !facts.has_original {
-                        findings.add_for_run(run_id, "digest", hex(&facts.digest), hex(&found));
+                        findings.add_for_run(run_id, "digest", Hash::from(facts.digest), Hash::from(found));
                     }
                     if run.game() != facts.game {
                         let text = |game: Option<i64>| game.map_or("null".into(), |game| game.to_string());
@@ -217,7 +218,7 @@ fn differences(expected: &RecordBatch, found: &RecordBatch) -> Result<Vec<(Strin
 fn original_differs(facts: &RunFacts, original: &[u8]) -> Option<(String, String)> {
     match decode_run(original).and_then(|(run, _)| run_digest(&run)) {
         Ok(found) if found == facts.digest => None,
-        Ok(found) => Some((hex(&facts.digest), hex(&found))),
+        Ok(found) => Some((Hash::from(facts.digest).to_string(), Hash::from(found).to_string())),
         Err(error) => Some(("a run".into(), error.message())),
     }
 }
@@ -271,8 +272,4 @@ fn check_version(newest: &Manifest, facts: &HashMap<u32, RunFacts>, seen: &HashM
         problems.push(Problem::new(&path, "number of runs", newest.num_runs, facts.len()));
     }
     problems
-}
-
-fn hex(digest: &[u8]) -> String {
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }

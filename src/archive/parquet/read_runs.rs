@@ -13,6 +13,7 @@ use crate::system::cancellation::CancellationToken;
 use crate::system::progress::{Progress, Unit};
 use crate::system::workers::pool;
 use arrow::array::RecordBatch;
+use blake3::Hash;
 use rayon::prelude::*;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -238,9 +239,8 @@ impl Archive {
             let run = run.map_err(|error| damaged(&path, what, "a run", error.message()))?;
             let digest = run_digest(&run)?;
             if digest != facts.digest {
-                let hex = |digest: &[u8]| digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-                let expected = format!("the digest {} of run {} in `runs`", hex(&facts.digest), facts.run_id);
-                return Err(damaged(&path, what, expected, hex(&digest)));
+                let expected = format!("the digest {} of run {} in `runs`", Hash::from(facts.digest), facts.run_id);
+                return Err(damaged(&path, what, expected, Hash::from(digest).to_string()));
             }
             made.push((facts.run_id, make(stored(run, facts, original.as_ref()))?));
         }

@@ -92,27 +92,23 @@ pub(crate) fn numbered_files(folder: &Path, stem: &str, what: &'static str) -> R
     }
     shards.sort_unstable();
     let refuse = |expected: &str, found: String| Err(header_error(what, expected, found, folder));
+    let name_of = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     if has_single {
         if let Some((_, path)) = shards.first() {
-            let found = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            return refuse(&format!("{single} or shards of it, not both"), format!("{found} too"));
+            return refuse(&format!("{single} or shards of it, not both"), format!("{} too", name_of(path)));
         }
         return Ok(vec![folder.join(single)]);
     }
     match shards.first() {
         None => return refuse(&format!("{single} or shards of it"), "neither".into()),
-        Some((2.., path)) => {
-            let found = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            return refuse("shards numbered from 0 or 1", found);
-        }
+        Some((2.., path)) => return refuse("shards numbered from 0 or 1", name_of(path)),
         Some(_) => {}
     }
     for pair in shards.windows(2) {
         if let [(number, _), (next, path)] = pair
             && number.checked_add(1) != Some(*next)
         {
-            let found = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            return refuse(&format!("shard {} after shard {number}", number.saturating_add(1)), found);
+            return refuse(&format!("shard {} after shard {number}", number.saturating_add(1)), name_of(path));
         }
     }
     Ok(shards.into_iter().map(|(_, path)| path).collect())

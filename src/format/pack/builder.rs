@@ -10,7 +10,8 @@ use crate::system::publish::{Destination, Staged};
 use derive_setters::Setters;
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// Options for writing a pack.
@@ -271,10 +272,8 @@ impl PackBuilder {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        let mut file = self.staged.file();
-        file.seek(SeekFrom::Start(offset))
-            .and_then(|_| file.write_all(bytes))
-            .map_err(|source| Error::io(self.staged.path(), source))
+        let written = self.staged.file().write_all_at(bytes, offset);
+        written.map_err(|source| Error::io(self.staged.path(), source))
     }
 
     /// Moves the data to make room for an index of `capacity` runs.
@@ -288,11 +287,9 @@ impl PackBuilder {
         while end > self.data_start {
             let len = (end - self.data_start).min(BUFFER_BYTES as u64);
             let chunk = buffer.get_mut(..len as usize).unwrap_or_default();
-            let mut file = self.staged.file();
-            file.seek(SeekFrom::Start(end - len))
-                .and_then(|_| file.read_exact(chunk))
-                .map_err(|source| Error::io(self.staged.path(), source))?;
             end -= len;
+            let read = self.staged.file().read_exact_at(chunk, end);
+            read.map_err(|source| Error::io(self.staged.path(), source))?;
             self.write_at(end + by, chunk)?;
         }
         for entry in &mut self.entries {

@@ -31,12 +31,6 @@ const WINDOW_BYTES: u64 = 1 << 20;
 /// The maximum runs per window.
 const WINDOW_RUNS: usize = 256;
 
-/// The lines of a run.
-struct RunLines {
-    text: Vec<u8>,
-    num_steps: u64,
-}
-
 impl PackReader {
     /// Writes the runs in order as JSON Lines. [`JsonlOptions`] chooses the layout. Memory holds the lines of a few
     /// megabytes of run files, regardless of the pack's size.
@@ -95,35 +89,38 @@ impl PackReader {
         cancel: &CancellationToken,
     ) -> Result<JsonlReport> {
         let JsonlOptions { by_step, compact, .. } = *options;
+        let is_compressed = |index: usize| self.entry(index).is_ok_and(|entry| entry.flags != 0);
         let mut indices = (0..self.len()).map(Ok::<_, Infallible>);
         // A small compressed entry can hold many steps, and a decoded step takes ten times the memory of an
         // encoded one.
-        let size = |&index: &usize| self.payload_len(index) * if self.is_compressed(index) { 10 } else { 1 };
+        let size = |&index: &usize| self.payload_len(index) * if is_compressed(index) { 10 } else { 1 };
         let next_window = || {
             cancel.check()?;
             let Ok(window) = fill_window(&mut indices, WINDOW_RUNS, WINDOW_BYTES, size);
             Ok(window)
         };
-        // Returns `None` for a tombstone.
-        let work = |index: usize| -> Result<Option<RunLines>> {
-            if self.entry(index)?.is_tombstone() {
+        // Returns the lines of a run and the number of its steps; `None` for a tombstone.
+        let work = |index: usize| -> Result<Option<(Vec<u8>, u64)>> {
+            let entry = self.entry(index)?;
+            if entry.is_tombstone() {
                 return Ok(None);
             }
-            let (run, crc32c) = self.decode_with_crc(index)?;
+            let file = self.get_slice(index)?;
+            let run = file.decode().map_err(|error| self.about(error, index, &entry))?;
             let (mut text, num_steps) = (Vec::new(), run.num_steps());
-            let (index, uuid) = (index as u64, run_uuid(crc32c, index as u64));
+            let (index, uuid) = (index as u64, run_uuid(crc32c::crc32c(&file.bytes), index as u64));
             if by_step {
                 put_steps(&mut text, &run, 0..num_steps, index, &uuid, compact)?;
             } else {
                 put_run(&mut text, &run, index, &uuid, compact)?;
             }
-            Ok(Some(RunLines { text, num_steps: num_steps as u64 }))
+            Ok(Some((text, num_steps as u64)))
         };
         let mut report = JsonlReport::default();
-        let take = |lines: Result<Option<RunLines>>| {
+        let take = |lines: Result<Option<(Vec<u8>, u64)>>| {
             match lines {
                 Ok(None) => {}
-                Ok(Some(RunLines { text, num_steps })) => {
+                Ok(Some((text, num_steps))) => {
                     out.write_all(&text)?;
                     report.num_runs += 1;
                     report.num_steps += num_steps;

@@ -226,10 +226,6 @@ impl PackReader {
         }
     }
 
-    pub(super) fn is_compressed(&self, index: usize) -> bool {
-        self.entry(index).is_ok_and(|entry| entry.flags != 0)
-    }
-
     /// Decodes the number of steps and the metadata of a run. Skips the steps.
     pub(super) fn decode_meta(&self, index: usize) -> Result<(u32, RunMeta)> {
         let entry = self.entry(index)?;
@@ -240,14 +236,6 @@ impl PackReader {
             RunFormat::A2run2 => a2run2::read_meta(&mut ByteReader::new(&run.bytes)),
         });
         meta.map_err(|error| self.about(error, index, &entry))
-    }
-
-    /// Decodes a run. Returns it with the CRC32C of its file, which equals the index's checksum for an
-    /// uncompressed entry.
-    pub(super) fn decode_with_crc(&self, index: usize) -> Result<(Run, u32)> {
-        let entry = self.entry(index)?;
-        let decoded = self.slice(&entry).and_then(|run| Ok((run.decode()?, crc32c::crc32c(&run.bytes))));
-        decoded.map_err(|error| self.about(error, index, &entry))
     }
 
     fn format_of(&self, entry: &IndexEntry) -> Result<RunFormat> {

@@ -5,7 +5,6 @@ use super::row::{NUMBERING, fields, put_step};
 use crate::error::{Error, Result};
 use crate::format::files::row_folder::RowFolder;
 use crate::format::files::staged_folder::check_free;
-use crate::format::rows::known_move;
 use crate::run::{Run, RunMeta};
 use crate::system::publish::{self, parent};
 use derive_setters::Setters;
@@ -18,9 +17,6 @@ const SCHEMA: &str =
 CREATE TABLE session(meta_key TEXT PRIMARY KEY, meta_value TEXT);";
 const INSERT: &str = "INSERT INTO runs VALUES (?1, ?2, ?3, ?4, ?5)";
 const INSERT_SESSION: &str = "INSERT INTO session VALUES (?1, ?2)";
-
-/// The bytes of rows that are written at a time.
-const CHUNK_LEN: usize = 1 << 17;
 
 /// Options for writing a session.
 ///
@@ -133,22 +129,13 @@ impl SessionWriter {
             return Err(Error::argument("num_steps", format!("at least {}", run.num_steps() - 1), num_steps));
         }
         let RunMeta { seed, max_score, highest_tile, .. } = *run.meta();
-        if self.with_action {
-            run.steps().try_for_each(|step| known_move(&step).map(drop))?;
-        }
+        self.rows.clear();
+        run.steps().try_for_each(|step| put_step(&mut self.rows, id, &step, self.with_action))?;
         let max_score = i64::try_from(max_score)
             .map_err(|_| Error::argument("max_score", "at most 9223372036854775807 in a session", max_score))?;
         let seed = stored_seed(seed)?;
         self.folder.insert(INSERT, (id as i64, seed, num_steps, max_score, highest_tile))?;
-        for step in run.steps() {
-            put_step(&mut self.rows, id, &step, self.with_action)?;
-            if self.rows.len() >= CHUNK_LEN {
-                self.folder.push(&self.rows)?;
-                self.rows.clear();
-            }
-        }
         self.folder.push(&self.rows)?;
-        self.rows.clear();
         self.ids.insert(id);
         Ok(())
     }

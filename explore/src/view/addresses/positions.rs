@@ -38,10 +38,9 @@ pub(crate) async fn position(State(explorer): State<Arc<Explorer>>, Body(request
         return Err(Failure::bad_request(format!("limit: expected at most {MAX_PLACES}, found {limit}")));
     }
     let _permit = explorer.permit().await?;
-    let state = Arc::clone(&explorer);
     blocking(move |cancel| {
         let started = Instant::now();
-        let (archive, options) = (state.archive(), limits());
+        let (archive, options) = (explorer.archive(), limits());
         let ask = |name: &str, limit: Option<u64>| ask(&archive, name, board, limit, &options, cancel);
         let moves = ask("position_moves", None)?;
         let places = ask("position_places", Some(limit))?;

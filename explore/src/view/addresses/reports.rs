@@ -41,7 +41,6 @@ pub(crate) async fn report(State(explorer): State<Arc<Explorer>>, Body(request):
         return Ok(Json(cached.answer.clone()));
     }
     let _permit = explorer.permit().await?;
-    let explorer = Arc::clone(&explorer);
     blocking(move |cancel| {
         let started = Instant::now();
         let html = Report::of(&archive, &options, &(), cancel)?.to_html()?.into();

@@ -29,11 +29,10 @@ pub(crate) async fn rows(State(explorer): State<Arc<Explorer>>, Body(request): B
         return Err(Failure::bad_request(format!("limit: expected at most {MAX_ROWS}, found {limit}")));
     }
     let _permit = explorer.permit().await?;
-    let state = Arc::clone(&explorer);
     blocking(move |cancel| {
         let started = Instant::now();
         let options = limits().with_byte_limit(MAX_BYTES);
-        let (query, sql) = request.statement.plan(&state.archive(), &options, cancel)?;
+        let (query, sql) = request.statement.plan(&explorer.archive(), &options, cancel)?;
         // One extra row shows whether there are more rows.
         let query = query.limit(limit + 1)?;
         let schema = query.schema();
