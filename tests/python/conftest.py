@@ -16,6 +16,7 @@ import pytest
 import a2store
 import oracle
 from archives import short_runs
+from compare import keys
 from oracle import Array, Game
 
 pytest_plugins = ["browser", "faults.plugin", "object_store.plugin"]
@@ -99,6 +100,12 @@ def steps(games: list[Game]) -> Steps:
     assert set(columns["engine"]) == {"alpha", "beta", "γάμμα", None}
     assert set(columns["has_evs"]) == {True, False}
     return columns
+
+
+@pytest.fixture(scope="session")
+def all_keys(steps: Steps) -> Array:
+    """The key of each row of ``table``, in order."""
+    return keys(steps)
 
 
 @pytest.fixture(scope="session")

@@ -279,7 +279,6 @@ def test_the_command(hourly: a2store.Archive) -> None:
     assert again.startswith("2 files (")
     assert "0 rows rewritten" in again
     run_command("compact", hourly.path, "--file-rows", "0", status=2)
-    run_command("compact", hourly.path / "absent", status=2)
 
 
 def test_many_appends_merge_the_last_small_files(runs: list[Path], tmp_path: Path) -> None:

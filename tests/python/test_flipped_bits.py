@@ -17,8 +17,6 @@ from faults.checks import LONG
 from faults.shim import Shim, python, read_log
 from packs import flip
 
-pytest_plugins = ["faults.plugin"]
-
 POSITIONS = 10**6 if LONG else 25
 """The number of offsets in each file at which a bit is flipped."""
 

@@ -21,8 +21,6 @@ from a2store.selfplay import Recorder
 from faults.checks import LONG, assert_none, expect, failures
 from faults.shim import Fault, Shim, python, read_log
 
-pytest_plugins = ["faults.plugin"]
-
 IMPORTS = {
     "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
     # Of what a format loses.

@@ -23,8 +23,6 @@ from faults.shim import Shim, python
 from games import score
 from oracle import cells, legal_mask, slide
 
-pytest_plugins = ["faults.plugin"]
-
 IMPORTS = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
 """The environment of a process that imports test modules."""
 Steps = list[tuple[int, int]]

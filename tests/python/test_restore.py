@@ -299,4 +299,3 @@ def test_the_command(path: Path) -> None:
     }  # fmt: skip
     assert "version 7 continues from version 2" in run_command("restore", path, "--version", 2).stdout
     run_command("restore", path, "--version", 20, status=2)
-    run_command("restore", path / "absent", status=2)

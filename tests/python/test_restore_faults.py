@@ -29,8 +29,6 @@ from archives import copied, grow, manifest_path, names
 from faults.checks import LONG, assert_none, expect, failures
 from faults.shim import FAILURES, KILLS, Call, Fault, Shim, read_log, was_killed
 
-pytest_plugins = ["faults.plugin"]
-
 ARCHIVE = "games.a2"
 FIRST_ID = 1000
 """The first id of ``formats.write_session``."""

@@ -20,6 +20,7 @@ import pytest
 import a2store
 import oracle
 from conftest import PHASES
+from duck import of_files
 from faults.checks import LONG
 from sqlfuzz import worker
 
@@ -32,11 +33,7 @@ USERS = pa.table({
 
 @pytest.fixture(scope="module")
 def duck(archive: a2store.Archive) -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect()
-    for table in ("steps", "runs"):
-        connection.read_parquet(archive.files(table)).create_view(table)
-    connection.register("u", USERS)
-    return connection
+    return of_files(archive, u=USERS)
 
 
 def asked(archive: a2store.Archive, sql: str) -> list[tuple[Any, ...]]:
@@ -142,9 +139,7 @@ def test_a_division_raises_no_error(with_empty_game: a2store.Archive, condition:
     archive = with_empty_game
     qualified = re.sub(r"\b(num_steps|max_score|engine|run_id|step_index|move|phase)\b", r"s.\1", condition)
     sql = shape.format(condition, qualified)
-    connection = duckdb.connect()
-    for table in ("steps", "runs"):
-        connection.read_parquet(archive.files(table)).create_view(table)
+    connection = of_files(archive)
     # DuckDB divides integers by //, and here gives null for a division by zero.
     connection.execute("SET error_on_division_by_zero = false")
     expected = connection.execute(sql.replace("/", "//")).fetchall()

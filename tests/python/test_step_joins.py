@@ -15,6 +15,7 @@ import a2store
 import games
 import oracle
 from compare import assert_same
+from duck import of_files
 
 FILES, RUNS = 6, 3
 """The number of files of steps, and of runs in each."""
@@ -46,10 +47,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> a2store.Archive:
 
 @pytest.fixture(scope="module")
 def duck(archive: a2store.Archive) -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect()
-    for table in ("steps", "runs", "annotations"):
-        connection.read_parquet(archive.files(table)).create_view(table)
-    return connection
+    return of_files(archive)
 
 
 JOINS = {

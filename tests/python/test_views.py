@@ -7,13 +7,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import a2store
 from compare import assert_same, column, keys, row_keys
+from duck import of_files
 from oracle import Array
 
 EXTRAS = ["engine", "max_score"]
@@ -26,12 +26,8 @@ def table(archive: a2store.Archive) -> a2store.StepTable:
 
 def selected(archive: a2store.Archive, where: str) -> Array:
     """Return the rows that DuckDB finds in the archive's files, in the table's order."""
-    files = archive.files("steps")
     sql = f"SELECT run_id, step_index FROM steps WHERE {where} ORDER BY run_id, step_index"
-    with duckdb.connect() as connection:
-        connection.read_parquet(files).create_view("steps")
-        rows = connection.execute(sql).fetchnumpy()
-    return keys(rows)
+    return keys(of_files(archive).execute(sql).fetchnumpy())
 
 
 def assert_rows(found: Array, expected: Array) -> None:
