@@ -15,7 +15,7 @@ import pytest
 
 import a2store
 import oracle
-from archives import short_runs
+from archives import copied, ingested, short_runs
 from compare import keys
 from oracle import Array, Game
 
@@ -120,8 +120,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.fixture
+def path(template: Path, tmp_path: Path) -> Path:
+    """A copy of the archive ``template``, a fixture of the module."""
+    return copied(template, tmp_path / "games.a2")
+
+
+@pytest.fixture
 def one_run(run_files: list[Path], tmp_path: Path) -> a2store.Archive:
     """A new archive of a single run, for tests that change it."""
-    archive = a2store.Archive.create(tmp_path / "one.a2", phases=PHASES)
-    archive.ingest(run_files[0], progress=False)
+    archive = ingested(tmp_path / "one.a2", run_files[0], phases=PHASES)
     return archive

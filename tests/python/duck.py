@@ -196,8 +196,8 @@ CREATE MACRO run_loss(run, move, u, d, l, r) AS CASE
 def of_files(archive: a2store.Archive, **tables: Any) -> duckdb.DuckDBPyConnection:
     """Return a connection with the tables of the archive as views, and other tables."""
     connection = duckdb.connect()
-    for name, table in tables.items():
-        connection.register(name, table)
+    for name, other in tables.items():
+        connection.register(name, other)
     for table in ("steps", "runs", "annotations"):
         if files := archive.files(table):
             connection.read_parquet(files).create_view(table)

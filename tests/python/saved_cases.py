@@ -22,6 +22,7 @@ from games import play
 from oracle import Game
 
 QUERIES = Path(__file__).resolve().parents[2] / "queries"
+TEXTS = {path.stem: path.read_text(encoding="utf-8") for path in sorted(QUERIES.iterdir())}
 ENGINES = ("alpha", "beta", None, "γάμμα")
 PHASES = {"mid": 64, "late": 128}
 ENGINE = object()

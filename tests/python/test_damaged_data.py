@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ import pytest
 import a2store
 from archives import Table, contents, copied, grow, tables
 from faults.checks import LONG
+from faults.shim import python
 from threads import HANGS
 
 POSITIONS = 10**6 if LONG else 8
@@ -77,8 +76,8 @@ print("done")
 @pytest.mark.parametrize("table", ["steps", "runs"])
 def test_work_over_a_damaged_file(archive: a2store.Archive, table: Table) -> None:
     """Parquet readers panic on some files. Users only see an exception."""
-    command = [sys.executable, "-c", QUERIES, str(archive.path), archive.files(table)[0], table, str(POSITIONS)]
-    done = subprocess.run(command, capture_output=True, check=False, timeout=7200 if LONG else 2 * HANGS, text=True)
+    args = (QUERIES, archive.path, archive.files(table)[0], table, POSITIONS)
+    done = python("-c", *args, timeout=7200 if LONG else 2 * HANGS)
     last = done.stdout.splitlines()[-1]
     assert (done.returncode, last, done.stderr) == (0, "done", ""), f"after {last}: {done.stderr[-2000:]}"
 
@@ -108,8 +107,7 @@ def test_a_message_with_a_null_byte(archive: a2store.Archive) -> None:
     """The message quotes a column name, and readers of the Arrow stream get it as a C string."""
     path = Path(archive.files("steps")[0])
     path.write_bytes(with_schema(path.read_bytes(), b"max_score", b"max\0score"))
-    command = [sys.executable, "-c", NUL, str(archive.path)]
-    done = subprocess.run(command, capture_output=True, check=False, timeout=HANGS, text=True)
+    done = python("-c", NUL, archive.path)
     assert done.returncode == 0, (done.returncode, done.stderr[-1000:])
     assert done.stdout.strip() != ""
     assert "panicked" not in done.stderr

@@ -135,8 +135,7 @@ def test_originals_survive_compaction_and_a_second_archive(kept: Kept, tmp_path:
     archive = a2store.Archive.open(archives.copied(kept.archive.path, tmp_path / "games.a2"))
     archive.compact(progress=False)
     assert export(archive, tmp_path / "one").runs == len(kept.files)
-    again = a2store.Archive.create(tmp_path / "again.a2")
-    again.ingest(tmp_path / "one", progress=False)
+    again = archives.ingested(tmp_path / "again.a2", tmp_path / "one")
     export(again, tmp_path / "two")
     for name in names(tmp_path / "one"):
         assert (
@@ -202,8 +201,7 @@ def test_more_than_a_thousand_files_go_to_folders_of_a_thousand(tmp_path: Path) 
     played = [replace(game, start_unix_s=1 + place) for place in range(1003)]
     payloads = [Payload(oracle.encode_a2run2(game), A2RUN2) for game in played]
     formats.write_pack(tmp_path / "a.a2pack", payloads, align=8)
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    archive.ingest(tmp_path / "a.a2pack", progress=False)
+    archive = archives.ingested(tmp_path / "games.a2", tmp_path / "a.a2pack")
     report = export(archive, tmp_path / "out")
     assert (report.runs, report.num_files) == (1003, 1003)
     files = sorted((tmp_path / "out").rglob("*.a2run2"), key=lambda path: path.name)

@@ -7,8 +7,6 @@ import os
 import shutil
 import sqlite3
 import struct
-import subprocess
-import sys
 from pathlib import Path
 from random import Random
 
@@ -18,7 +16,8 @@ import pytest
 import a2store
 import games
 import logs
-from archives import run_command
+from archives import run_a2pack, run_command, simulated
+from faults.shim import python
 from oracle import crc32c
 
 
@@ -30,9 +29,7 @@ def some(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_row_groups_are_exported_in_parallel(tmp_path: Path) -> None:
-    a2store.simulate(tmp_path / "runs", runs=3_200, seed=1, depth=0, progress=False)
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    archive.ingest(tmp_path / "runs", progress=False)
+    archive = simulated(tmp_path, runs=3_200, seed=1, depth=0)
     assert len(archive.files("steps")) == 1
     assert archive.num_steps > 2 << 19
     files = sorted((tmp_path / "runs").rglob("*.a2run2"))
@@ -66,8 +63,8 @@ for run in a2store.PackReader.open(sys.argv[1]):
 a2store.Archive.create(sys.argv[2]).ingest(sys.argv[1], workers=2, progress=False)
 print(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
 """
-    command = [sys.executable, "-c", code, str(pack), str(tmp_path / "games.a2")]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = python("-c", code, pack, tmp_path / "games.a2")
+    assert done.returncode == 0, done.stderr
     # All runs at once would take 330 MB, in addition to the 60 MB of an idle process.
     assert int(done.stdout) < 330 << 10
 
@@ -77,11 +74,7 @@ def test_outputs_never_replace_inputs(some: Path, tmp_path: Path) -> None:
     shutil.copytree(some, runs)
     first = sorted(runs.iterdir())[0]
     before = {path: path.read_bytes() for path in runs.iterdir()}
-    a2pack = str(Path(sys.executable).with_name("a2pack"))
-    command = [a2pack, "pack", "--input", str(runs), "--output", str(first)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2, done.stderr
-    assert "is not a pack" in done.stderr
+    assert "is not a pack" in run_a2pack("pack", "--input", runs, "--output", first, status=2).stderr
     pack = tmp_path / "x.a2pack"
     a2store.convert(runs, pack, format="a2pack", progress=False)
     with pytest.raises(ValueError, match="a file other than the pack"):

@@ -28,12 +28,12 @@ import a2store
 import formats
 import games
 from annotations import POLICIES, predictions, write_annotations
-from archives import manifest_name
+from archives import ingested, manifest_name, report, simulated
 from compare import assert_same, assert_steps, column
 from conftest import PHASES, Steps
 from object_store.processes import CREATE, INGEST, READ, WRITE, race
 from object_store.proxy import BUCKET, End, Fault, Faults, Proxy, endpoint, free_port, once
-from test_command import report, run
+from test_command import run
 from threads import HANGS
 
 Through: TypeAlias = Callable[[Faults], Proxy]
@@ -45,8 +45,7 @@ FIRST_ID = 1000
 @pytest.fixture(scope="module")
 def few(run_files: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Few:
     """Some run files, and an archive of them in a folder."""
-    archive = a2store.Archive.create(tmp_path_factory.mktemp("few") / "games.a2", phases=PHASES)
-    archive.ingest(run_files[::10], progress=False)
+    archive = ingested(tmp_path_factory.mktemp("few") / "games.a2", run_files[::10], phases=PHASES)
     assert archive.num_runs == 6
     return run_files[::10], archive
 
@@ -60,9 +59,7 @@ class Pool:
     num_rows: int
 
     def archive(self, path: str | Path) -> a2store.Archive:
-        archive = a2store.Archive.create(path)
-        archive.ingest(self.session, progress=False)
-        return archive
+        return ingested(path, self.session)
 
 
 @pytest.fixture(scope="module")
@@ -202,8 +199,7 @@ def test_annotations_equal_those_of_a_folder(url: str, pool: Pool, tmp_path: Pat
 
 def test_a_flipped_bit(url: str, few: Few, filesystem: Any) -> None:
     """Files of an object store are compared with their commits only on request."""
-    made = a2store.Archive.create(url)
-    made.ingest(few[0], progress=False)
+    made = ingested(url, few[0])
     query, file = "SELECT sum(board % 1000) AS sum FROM steps", made.files("steps")[0]
     expected = rows(made, query)
     with filesystem.open_input_file(file.removeprefix("s3://")) as opened:
@@ -296,9 +292,7 @@ def test_the_command(url: str, run_folders: list[Path], archive: a2store.Archive
 
 
 def test_a_file_of_several_parts(url: str, through: Through, tmp_path: Path) -> None:
-    a2store.simulate(tmp_path / "runs", runs=6000, seed=5, depth=0, progress=False)
-    local = a2store.Archive.create(tmp_path / "games.a2")
-    local.ingest(tmp_path / "runs", progress=False)
+    local = simulated(tmp_path, runs=6000, seed=5, depth=0)
     proxy = through(once("partNumber=2", Fault("503", performed=False)))
     a2store.Archive.create(url).ingest(tmp_path / "runs", progress=False)
     parts = {number for request in proxy.requests for number in re.findall("partNumber=([0-9]+)", request)}

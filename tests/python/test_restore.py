@@ -43,11 +43,6 @@ def template(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path
     return Path(grow(tmp_path_factory.mktemp("template") / "games.a2", chunks(runs[:8], 2)).path)
 
 
-@pytest.fixture
-def path(template: Path, tmp_path: Path) -> Path:
-    return copied(template, tmp_path / "games.a2")
-
-
 def spoil(path: Path, damage: Callable[[bytes], bytes]) -> bytes:
     """Damage a file; return its new content."""
     path.write_bytes(damage(path.read_bytes()))
@@ -262,20 +257,6 @@ def test_no_archive_is_created_over_the_remains_of_one(path: Path, runs: list[Pa
         a2store.Archive.create(path)
     assert "no data files" in run_command("ingest", runs[20], path, status=1).stderr
     assert len(list(path.glob("*/*.parquet"))) == 2 * (NEWEST - 1)
-
-
-# Other folders, and the command
-
-
-def test_a_folder_without_an_archive(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        a2store.restore(tmp_path / "absent")
-    (tmp_path / "plain").mkdir()
-    for dry_run in (True, False):
-        with pytest.raises(a2store.ArchiveError) as caught:
-            a2store.restore(tmp_path / "plain", dry_run=dry_run)
-        assert caught.value.kind == "not_an_archive"
-    assert list((tmp_path / "plain").iterdir()) == []
 
 
 def test_the_command(path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import a2store
-from archives import assert_same_tables, chunks, copied, found, grow, names, run_command, tables, versions_in
+from archives import assert_same_tables, chunks, copied, found, grow, ingested, names, run_command, tables, versions_in
 
 NOW: dict[str, Any] = {"older_than": 0, "grace": 0}
 
@@ -146,8 +146,7 @@ def test_restoring_a_tagged_version(archive: a2store.Archive) -> None:
 
 
 def test_on_an_object_store(url: str, run_files: list[Path]) -> None:
-    archive = a2store.Archive.create(url)
-    archive.ingest(run_files[:2], progress=False)
+    archive = ingested(url, run_files[:2])
     archive.tag("two")
     archive.ingest(run_files[2:3], progress=False)
     archive.compact(progress=False)

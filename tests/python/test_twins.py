@@ -14,7 +14,7 @@ import pytest
 import a2store
 import formats
 import oracle
-from archives import run_command, short_games
+from archives import ingested, run_command, short_games
 from oracle import Game
 
 FORMATS: tuple[Any, ...] = ("a2t1", "a2pack", "packdat", "npy", "session")
@@ -97,8 +97,7 @@ def test_many_commits_remember_games(games: list[Game], tmp_path: Path) -> None:
 
 
 def of_archive(folder: Path, tmp_path: Path) -> Table:
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    archive.ingest([folder / "a2run2", folder / "a2t1"], progress=False)
+    archive = ingested(tmp_path / "games.a2", [folder / "a2run2", folder / "a2t1"])
     return archive.sql("SELECT * FROM steps").materialize(progress=False)
 
 

@@ -34,7 +34,7 @@ import games as played_games
 import oracle
 import report_page
 from annotations import predictions, write_annotations
-from archives import run_command, short_runs
+from archives import ingested, run_command, short_runs
 from conftest import PHASES, RUNS_PER_ENGINE
 from faults.checks import LONG
 from oracle import Array, Game
@@ -625,8 +625,7 @@ def test_a_named_query_as_a_file(client: Client, archive: a2store.Archive) -> No
 def growing(tmp_path: Path) -> tuple[Path, list[Path]]:
     """An archive of four runs, and the files of more runs."""
     files = short_runs(tmp_path / "runs", 12)
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    archive.ingest(files[:4], progress=False)
+    archive = ingested(tmp_path / "games.a2", files[:4])
     return Path(archive.path), files[4:]
 
 

@@ -106,11 +106,13 @@ def run(*args: object, environment: Mapping[str, str] | None = None) -> subproce
     return python("-m", "a2store", *args, environment=environment)
 
 
-def python(*args: object, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def python(
+    *args: object, environment: Mapping[str, str] | None = None, timeout: float = HANGS
+) -> subprocess.CompletedProcess[str]:
     """Run this interpreter to its end."""
     command = [sys.executable, *map(str, args)]
     env = {**os.environ, **(environment or {})}
-    return subprocess.run(command, capture_output=True, check=False, timeout=HANGS, text=True, env=env)
+    return subprocess.run(command, capture_output=True, check=False, timeout=timeout, text=True, env=env)
 
 
 def was_killed(done: subprocess.CompletedProcess[str]) -> bool:
