@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import oracle
 from archives import copied, ingested, short_runs
 from compare import keys
 from oracle import Array, Game
+from viewing import Client, Server
 
 pytest_plugins = ["browser", "faults.plugin", "object_store.plugin"]
 
@@ -113,10 +115,33 @@ def table(archive: a2store.Archive) -> a2store.StepTable:
     return archive.sql("SELECT * FROM steps").materialize(progress=False)
 
 
+@pytest.fixture(scope="module")
+def viewer(archive: a2store.Archive) -> Iterator[Server]:
+    """A running ``a2store view`` of the archive."""
+    with Server(archive.path) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def client(viewer: Server) -> Client:
+    return viewer.client
+
+
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Sixty short runs in both formats, in the order of their names."""
     return short_runs(tmp_path_factory.mktemp("short") / "runs", 60)
+
+
+@pytest.fixture
+def fresh(path: Path) -> a2store.Archive:
+    """The archive at ``path``, which the test may change."""
+    return a2store.Archive.open(path)
+
+
+@pytest.fixture
+def one_thread() -> None:
+    pytest.importorskip("torch").set_num_threads(1)
 
 
 @pytest.fixture
@@ -128,5 +153,4 @@ def path(template: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def one_run(run_files: list[Path], tmp_path: Path) -> a2store.Archive:
     """A new archive of a single run, for tests that change it."""
-    archive = ingested(tmp_path / "one.a2", run_files[0], phases=PHASES)
-    return archive
+    return ingested(tmp_path / "one.a2", run_files[0], phases=PHASES)

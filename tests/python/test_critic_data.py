@@ -21,16 +21,11 @@ from games import play
 from oracle import Game
 from test_critic_metrics import from_bf16
 
-pytestmark = pytest.mark.filterwarnings("ignore:thresholds")
+pytestmark = [pytest.mark.filterwarnings("ignore:thresholds"), pytest.mark.usefixtures("one_thread")]
 THRESHOLDS = (64, 128, 256)
 """Tiles that some random games reach and others do not."""
 HIGHER = (256, 512)
 """Tiles that some games of the built-in player reach and others do not."""
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="module")

@@ -39,13 +39,8 @@ from a2store.critic.train import learning_rate
 from a2store.critic.transformer import BoardTransformer
 from archives import simulated
 
-pytestmark = pytest.mark.filterwarnings("ignore:thresholds")
+pytestmark = [pytest.mark.filterwarnings("ignore:thresholds"), pytest.mark.usefixtures("one_thread")]
 EXAMPLE = Path(__file__).resolve().parents[2] / "config" / "critic.example.toml"
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 # The configuration

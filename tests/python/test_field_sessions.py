@@ -19,7 +19,8 @@ import formats
 from a2store.critic import CriticData, embed
 from games import play
 from macroxue_packs import TABLES
-from oracle import Array, Game, cells, slide, spawns
+from oracle import Array, Game, cells
+from sources import derived_moves
 
 FIRST_ID = 40
 
@@ -82,19 +83,10 @@ def games() -> list[Game]:
     return [play(rng, rng.choice([1, 30, 80, 200])) for _ in range(20)]
 
 
-def derived(game: Game) -> list[int | None]:
-    """Return the moves that the boards determine."""
-    moves: list[int | None] = []
-    for board, after in zip(game.boards, [*game.boards[1:], None], strict=True):
-        slid = [(move, slide(board, move)) for move in range(4)]
-        fits = [move for move, there in slid if after is not None and there != board and spawns(there, after)]
-        moves.append(fits[0] if len(fits) == 1 else None)
-    return moves
-
-
 def expected_table(recorded: Recorded) -> dict[str, list[Any]]:
     keys = [(FIRST_ID + number, step) for number, game in enumerate(recorded.games) for step in range(len(game))]
-    moves = [255 if move is None else move for game in recorded.games for move in derived(game)]
+    derived = [derived_moves(range(len(game)), game.boards) for game in recorded.games]
+    moves = [255 if move is None else move for of_game in derived for move in of_game]
     boards = [board for game in recorded.games for board in game.boards]
     return {
         "run_id": [run_id for run_id, _ in keys],

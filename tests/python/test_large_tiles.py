@@ -20,6 +20,7 @@ import formats
 import games
 from compare import assert_same
 from conftest import FIXTURES, WITHOUT_FIXTURES
+from oracle import lines
 from test_functions import refusal
 
 MOVES = ("up", "down", "left", "right")
@@ -35,18 +36,10 @@ class LargeGame:
     final: Cells
 
 
-def line_of(move: int, index: int) -> list[int]:
-    """Return the cells of a line, from the wall that the tiles slide to."""
-    column = [4 * row + index for row in range(4)]
-    row = [4 * index + place for place in range(4)]
-    return (column, column[::-1], row, row[::-1])[move]
-
-
 def slide(cells: Cells, move: int) -> tuple[Cells, int]:
     """Return the cells after a move and its reward, by the rules with tiles up to 65,536."""
     out, reward = [0] * 16, 0
-    for index in range(4):
-        line = line_of(move, index)
+    for line in lines(move):
         tiles = [cells[cell] for cell in line if cells[cell]]
         merged: list[int] = []
         while tiles:
@@ -346,8 +339,7 @@ def test_logs_of_the_field(tmp_path: Path, name: str) -> None:
     folder = FIXTURES / "macroxue" / name
     rows: dict[int, list[dict[str, Any]]] = {}
     for path in sorted(folder.glob("*.jsonl.gz")):
-        lines = gzip.decompress(path.read_bytes()).decode().splitlines()
-        steps = [json.loads(line) for line in lines]
+        steps = [json.loads(line) for line in gzip.decompress(path.read_bytes()).decode().splitlines()]
         rows[steps[0]["seed"]] = steps
     with_games = a2store.Archive.create(tmp_path / "games.a2")
     report = with_games.ingest(folder, progress=False)

@@ -85,8 +85,7 @@ def rich(tmp_path_factory: pytest.TempPathFactory) -> a2store.Archive:
     """An archive of runs that together have every part."""
     folder = tmp_path_factory.mktemp("rich")
     tree = write_tree(folder / "tree", 43)
-    archive = ingested(folder / "games.a2", [path for path, name in tree.sources.items() if name != "session"])
-    return archive
+    return ingested(folder / "games.a2", [path for path, name in tree.sources.items() if name != "session"])
 
 
 @pytest.mark.parametrize("name", list(lost_parts()))

@@ -46,17 +46,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def server(folder: Path) -> Iterator[Server]:
-    with Server(folder / "games.a2") as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def client(server: Server) -> Client:
-    return server.client
-
-
-@pytest.fixture(scope="module")
 def impatient(folder: Path) -> Iterator[Server]:
     """A server with a short limit on the time of sending a request."""
     with Server(folder / "games.a2", env=IMPATIENT) as server:

@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
@@ -85,17 +84,6 @@ def archive(run_folders: list[Path], games: list[Game], tmp_path_factory: pytest
     made.annotate("with bins", root / "bins", progress=False)
     assert made.num_runs == POOL + 2
     return made
-
-
-@pytest.fixture(scope="module")
-def server(archive: a2store.Archive) -> Iterator[Server]:
-    with Server(archive.path) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def client(server: Server) -> Client:
-    return server.client
 
 
 @pytest.fixture(scope="module")
