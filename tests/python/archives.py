@@ -88,11 +88,15 @@ def grow(path: Path, groups: Iterable[Iterable[Path]], **options: Any) -> a2stor
     return archive
 
 
+def first_ingest(path: str | Path, source: Any, **options: Any) -> tuple[a2store.Archive, a2store.IngestReport]:
+    """Create an archive of these runs, and return it with the report of the ingest."""
+    archive = a2store.Archive.create(path, **options)
+    return archive, archive.ingest(source, progress=False)
+
+
 def ingested(path: str | Path, source: Any, **options: Any) -> a2store.Archive:
     """Create an archive of these runs."""
-    archive = a2store.Archive.create(path, **options)
-    archive.ingest(source, progress=False)
-    return archive
+    return first_ingest(path, source, **options)[0]
 
 
 def simulated(folder: Path, **options: Any) -> a2store.Archive:

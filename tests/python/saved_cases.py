@@ -170,6 +170,9 @@ def no_steps(folder: Path) -> a2store.Archive:
     return made(folder, "game.bin")
 
 
+ARCHIVES = {make.__name__: make for make in (generated, single, bare, no_steps)}
+
+
 def annotate(archive: a2store.Archive) -> None:
     """Add the predictions of two models. Some have no preferred move, no probability or no policy."""
     keys = pa.table(archive.sql("SELECT run_id, step_index, move FROM steps ORDER BY run_id, step_index"))

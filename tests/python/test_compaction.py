@@ -28,6 +28,7 @@ from archives import (
 )
 from faults.checks import LONG
 from faults.shim import Fault, Shim, last_of_data, python, read_log
+from packs import flip
 from threads import HANGS
 
 APPENDS = 30
@@ -49,10 +50,9 @@ def template(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An archive of three files whose rows together fill more than one row group."""
     folder = tmp_path_factory.mktemp("large")
-    groups = []
-    for seed in range(3):
-        a2store.simulate(folder / str(seed), runs=900, seed=seed, depth=0, progress=False)
-        groups.append([folder / str(seed)])
+    groups = [[folder / str(seed)] for seed in range(3)]
+    for seed, [runs] in enumerate(groups):
+        a2store.simulate(runs, runs=900, seed=seed, depth=0, progress=False)
     archive = grow(folder / "games.a2", groups)
     assert archive.num_steps > 1.5 * ROW_GROUP
     return Path(archive.path)
@@ -194,10 +194,6 @@ def test_a_reader_of_a_version_that_expires(fresh: a2store.Archive) -> None:
     assert_same_tables(tables(reader), before)
 
 
-def damage(data: bytes, at: int, by: int) -> bytes:
-    return data[:at] + bytes([data[at] ^ by]) + data[at + 1 :]
-
-
 @pytest.mark.parametrize("table", ["steps", "runs"])
 def test_a_damaged_file_is_rejected(fresh: a2store.Archive, table: Table) -> None:
     path = Path(fresh.files(table)[11])
@@ -206,7 +202,8 @@ def test_a_damaged_file_is_rejected(fresh: a2store.Archive, table: Table) -> Non
     positions = range(0, len(good), 1 if LONG else len(good) // 12)
     compacted = []
     for at in positions:
-        path.write_bytes(damage(good, at, 0x10))
+        path.write_bytes(good)
+        flip(path, at, 0x10)
         archive = a2store.Archive.open(fresh.path)
         try:
             archive.compact(progress=False)

@@ -169,8 +169,7 @@ def test_run_files_of_the_other_format_have_the_same_content(kept: Kept, tmp_pat
 def test_real_files_are_exported_unchanged(fixtures: Path, tmp_path: Path) -> None:
     paths = sorted(path for path in (fixtures / "runs").iterdir() if path.suffix in (".bin", ".a2run2"))
     for number, source in enumerate((fixtures / "runs", fixtures / "mixed.a2pack")):
-        archive, out = a2store.Archive.create(tmp_path / f"{number}.a2"), tmp_path / f"out{number}"
-        archive.ingest(source, progress=False)
+        archive, out = archives.ingested(tmp_path / f"{number}.a2", source), tmp_path / f"out{number}"
         export(archive, out)
         assert sorted((out / name).read_bytes() for name in names(out)) == sorted(path.read_bytes() for path in paths)
 

@@ -17,6 +17,7 @@ import torch
 import a2store
 import formats
 from a2store.critic import CriticData, embed
+from archives import first_ingest
 from games import play
 from macroxue_packs import TABLES
 from oracle import Array, Game, cells
@@ -107,8 +108,7 @@ def test_interleaved_rows_are_read_in_the_order_of_steps(
     for name, values in expected.items():
         assert table[name].tolist() == values, name
 
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    report = archive.ingest(folder, progress=False)
+    archive, report = first_ingest(tmp_path / "games.a2", folder)
     assert (report.errors, report.accepted, report.num_steps) == ([], len(games), len(recorded.rows))
     steps = pa.table(archive.sql("SELECT run_id, step_index, board, move FROM steps ORDER BY run_id, step_index"))
     assert steps["board"].to_pylist() == expected["board"]
@@ -226,8 +226,7 @@ def test_a_step_beyond_the_end_of_its_game_is_reported(games: list[Game], tmp_pa
     last = np.flatnonzero(recorded.rows["run_id"] == FIRST_ID + number)[-1]
     recorded.rows["step_idx"][last] = len(games[number]) + 3
     np.save(tmp_path / "session" / "steps-000001.npy", recorded.rows)
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    report = archive.ingest(tmp_path / "session", progress=False)
+    _, report = first_ingest(tmp_path / "games.a2", tmp_path / "session")
     (error,) = report.errors
     assert report.accepted == len(games) - 1
     steps = len(games[number])

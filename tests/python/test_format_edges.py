@@ -16,7 +16,7 @@ import pytest
 import a2store
 import games
 import logs
-from archives import run_a2pack, run_command, simulated
+from archives import first_ingest, run_a2pack, run_command, simulated
 from faults.shim import python
 from oracle import crc32c
 
@@ -94,8 +94,7 @@ def test_pipes_among_the_files_do_not_block(some: Path, tmp_path: Path) -> None:
     a2store.convert(some, dataset, format="npy", progress=False)
     (dataset / "manifest.json").unlink()
     os.mkfifo(dataset / "manifest.json")
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    report = archive.ingest(tmp_path, progress=False)
+    _, report = first_ingest(tmp_path / "games.a2", tmp_path)
     assert (report.accepted, report.rejected) == (0, 1)
 
 
@@ -105,8 +104,7 @@ def test_hidden_folders_and_zeros_hold_no_runs(some: Path, tmp_path: Path) -> No
         shutil.copytree(some, tree / name)
     for length in (11, 4096):
         (tree / f"{length}.db-journal").write_bytes(bytes(length))
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    report = archive.ingest(tree, progress=False)
+    archive, report = first_ingest(tmp_path / "games.a2", tree)
     assert (report.accepted, report.rejected, len(report.ignored)) == (0, 0, 2)
     assert archive.ingest(tree / ".git", progress=False).accepted == 12, "what is named itself is read"
 
@@ -118,8 +116,7 @@ def test_a_run_with_gaps_in_a_dataset_is_rejected(some: Path, tmp_path: Path) ->
     starts = np.flatnonzero(rows["step_index"] == 0)
     rows["step_index"][starts[4] + 3 : starts[5]] += 1
     np.save(tmp_path / "set" / "steps.npy", rows)
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    report = archive.ingest(tmp_path / "set", progress=False)
+    archive, report = first_ingest(tmp_path / "games.a2", tmp_path / "set")
     assert (report.accepted, [error.run for error in report.errors]) == (11, [4])
     # Rows with an unknown layout raise a header error; they do not count as a missing dataset.
     aligned = np.zeros(3, [("board", "<u8"), ("move", "<i4")])

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import a2store
-from archives import ingested
+from archives import simulated
 from faults import shim
 from object_store.proxy import Fault, Faults, Proxy, once
 
@@ -53,10 +53,8 @@ def test_an_ingest_logs_what_it_did(runs: Path, tmp_path: Path, caplog: pytest.L
     assert caplog.records.index(commit) < caplog.records.index(end)
 
 
-def test_queries_tables_and_maintenance_are_logged(
-    runs: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    archive = ingested(tmp_path / "games.a2", runs)
+def test_queries_tables_and_maintenance_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    archive = simulated(tmp_path, runs=4, depth=0, seed=1)
     caplog.set_level(logging.DEBUG, "a2store")
     sql = "SELECT * FROM steps WHERE move < $m"
     query = archive.sql(sql, {"m": 2})

@@ -25,9 +25,7 @@ import pytest
 from pyarrow import fs
 
 import a2store
-import formats
-import games
-from annotations import POLICIES, predictions, write_annotations
+from annotations import POLICIES, write_models
 from archives import ingested, manifest_name, report, simulated
 from compare import assert_same, assert_steps, column
 from conftest import PHASES, Steps
@@ -38,8 +36,6 @@ from threads import HANGS
 
 Through: TypeAlias = Callable[[Faults], Proxy]
 Few: TypeAlias = tuple[list[Path], a2store.Archive]
-FIRST_ID = 1000
-"""The first id of ``formats.write_session``."""
 
 
 @pytest.fixture(scope="module")
@@ -65,16 +61,7 @@ class Pool:
 @pytest.fixture(scope="module")
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Pool:
     folder = tmp_path_factory.mktemp("pool")
-    played = {FIRST_ID + i: games.play(random.Random(i), steps) for i, steps in enumerate((30, 12, 20))}
-    formats.write_session(folder / "pool", list(played.values()), action=True)
-    whole = predictions(played)
-    late = whole["run_id"] == FIRST_ID + 2
-    parts = {"whole": whole, "other": predictions(played, seed=1), "early": whole[~late], "late": whole[late]}
-    folders = {}
-    for name, rows in parts.items():
-        folders[name] = folder / name
-        write_annotations(folders[name], rows, bins=2)
-        shutil.copy(folder / "pool" / "metadata.db", folders[name])
+    folders, whole = write_models(folder)
     return Pool(folder / "pool", folders, len(whole))
 
 
@@ -158,8 +145,8 @@ def test_annotations_equal_those_of_a_folder(url: str, pool: Pool, tmp_path: Pat
         assert opened.verify(progress=False).problems == []
 
     for archive in (there, here):
-        assert archive.annotate("a", pool.folders["early"], progress=False).num_runs == 2
-        archive.annotate("a", pool.folders["late"], progress=False)
+        assert archive.annotate("a", pool.folders["first"], progress=False).num_runs == 2
+        archive.annotate("a", pool.folders["last"], progress=False)
         archive.annotate("b", pool.folders["whole"], progress=False)
     assert_equal()
     before, version = annotated(there), there.version
@@ -184,7 +171,7 @@ def test_annotations_equal_those_of_a_folder(url: str, pool: Pool, tmp_path: Pat
         replaced = archive.annotate("b", pool.folders["other"], replace=True, progress=False)
         assert replaced.replaced_rows == pool.num_rows
         with pytest.raises(ValueError, match="found annotations of runs"):
-            archive.annotate("a", pool.folders["late"], progress=False)
+            archive.annotate("a", pool.folders["last"], progress=False)
     assert_equal()
     assert annotated(there) != before
     assert annotated(a2store.Archive.open(url, version=version)) == before

@@ -142,13 +142,9 @@ def test_a_written_file_has_the_result(query: a2store.Query, tmp_path: Path, for
     else:
         assert plain(read(path)).equals(expected)
     assert [file.name for file in tmp_path.iterdir()] == ["rows"]
-    assert stat.S_IMODE(path.stat().st_mode) & 0o444 == 0o444 & ~_umask()
-
-
-def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
-    return mask
+    assert stat.S_IMODE(path.stat().st_mode) & 0o444 == 0o444 & ~mask
 
 
 @pytest.mark.parametrize("format", WRITERS)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
 import random
-import sys
 import threading
 import time
 from pathlib import Path
@@ -19,12 +17,10 @@ import pytest
 import a2store
 import formats
 from a2store.selfplay import Recorder
-from faults.shim import Shim, python
+from faults.shim import IMPORTS, Shim, python
 from games import play, score
 from oracle import cells, legal_mask
 
-IMPORTS = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
-"""The environment of a process that imports test modules."""
 Steps = list[tuple[int, int]]
 RUNS = "SELECT id, seed, steps, max_score, highest_tile FROM runs ORDER BY id"
 

@@ -43,10 +43,8 @@ def template(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path
     return Path(grow(tmp_path_factory.mktemp("template") / "games.a2", chunks(runs[:8], 2)).path)
 
 
-def spoil(path: Path, damage: Callable[[bytes], bytes]) -> bytes:
-    """Damage a file; return its new content."""
+def spoil(path: Path, damage: Callable[[bytes], bytes]) -> None:
     path.write_bytes(damage(path.read_bytes()))
-    return path.read_bytes()
 
 
 def run_ids(archive: a2store.Archive) -> list[int]:

@@ -23,19 +23,16 @@ from archives import ingested, plain
 from faults.checks import LONG
 from oracle import Array
 from saved_cases import (
+    ARCHIVES,
     CASES,
     QUERIES,
     TEXTS,
     annotate,
     assert_rows,
-    bare,
     chosen,
     defaults,
-    generated,
     header_of,
-    no_steps,
     rows,
-    single,
 )
 from saved_oracle import EXPECTED
 
@@ -53,7 +50,6 @@ class Asked:
 REAL = ["session", "macroxue/logs", "runs/example.a2run2", "runs/run-00272.bin", "runs/ai2048-1.a2run2"]
 SMALL = ("single", "bare", "no_steps")
 """The archives of one kind of games, which have few rows."""
-ARCHIVES = {make.__name__: make for make in (generated, single, bare, no_steps)}
 
 
 @pytest.fixture(scope="module", params=[*ARCHIVES, "real"])

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import os
 import re
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +19,7 @@ import oracle
 from conftest import PHASES
 from duck import of_files
 from faults.checks import LONG
+from faults.shim import python
 from sqlfuzz import worker
 
 USERS = pa.table({
@@ -201,9 +199,9 @@ def test_equal_queries_give_equal_tables(archive: a2store.Archive, tmp_path: Pat
     environments = [(archive.path, {}), (compacted, {}), *((archive.path, few) for few in cores)]
     found = []
     for path, environment in environments:
-        command = [sys.executable, "-c", TABLE, path, *DETERMINED]
-        environment = {**os.environ, "PYTHONHASHSEED": "1", **environment}
-        found.append(subprocess.run(command, stdout=subprocess.PIPE, check=True, env=environment).stdout)
+        done = python("-c", TABLE, path, *DETERMINED, environment={"PYTHONHASHSEED": "1", **environment})
+        assert done.returncode == 0, done.stderr
+        found.append(done.stdout)
     assert len(set(found)) == 1
     assert len(found[0].splitlines()) == len(set(found[0].splitlines())) == len(DETERMINED)
 

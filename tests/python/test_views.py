@@ -238,8 +238,7 @@ def test_a_split_stays_when_the_archive_grows(run_folders: list[Path], tmp_path:
 
 def test_the_held_out_runs_never_change(table: a2store.StepTable) -> None:
     # Otherwise the next release could hold out a run on which a model was trained. BLAKE3's reference implementation
-    # gives
-    # this list.
+    # gives this list.
     assert sorted(held_out(table, 0.1)) == PINNED
 
 

@@ -23,6 +23,9 @@ KILLS = ("kill-before", "kill-after", "kill-midwrite")
 FAILURES = ("EIO", "ENOSPC", "EIO-after", "ENOSPC-after")
 """The kinds of failure: the call is not performed, or it is performed but reports an error."""
 
+IMPORTS = {"PYTHONPATH": os.pathsep.join([str(SOURCE.parents[1]), *sys.path])}
+"""The environment of a process that imports test modules."""
+
 _RECORD = struct.Struct("<4IiIQQ4I")
 
 
