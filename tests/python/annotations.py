@@ -6,6 +6,8 @@ Nothing here uses a2store.
 from __future__ import annotations
 
 import json
+import random
+import shutil
 import sqlite3
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from formats import write_session
+from games import play
 from oracle import Game, legal_mask
 
 Array = np.ndarray[Any, Any]
@@ -80,6 +84,24 @@ def write_annotations(folder: Path, rows: Array, *, shard_rows: int | None = Non
             np.save(folder / f"annotations-student{suffix}.npy", values[start : start + size])
     write_manifest(folder, rows, bins)
     return values
+
+
+def write_models(folder: Path) -> tuple[dict[str, Path], Array]:
+    """Write the session ``pool`` of three games, and predictions for all games, for the first two and for the last one.
+
+    Return the folders of the predictions, and the rows of ``whole``.
+    """
+    played = {1000 + i: play(random.Random(i), steps) for i, steps in enumerate((30, 12, 20))}
+    write_session(folder / "pool", list(played.values()), action=True)
+    whole = predictions(played)
+    last = whole["run_id"] == max(played)
+    parts = {"whole": whole, "other": predictions(played, seed=1), "first": whole[~last], "last": whole[last]}
+    folders = {}
+    for name, rows in parts.items():
+        folders[name] = folder / f"predicted-{name}"
+        write_annotations(folders[name], rows, bins=2)
+        shutil.copy(folder / "pool" / "metadata.db", folders[name])
+    return folders, whole
 
 
 def write_manifest(folder: Path, rows: Array, bins: int = 0) -> None:

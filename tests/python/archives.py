@@ -88,6 +88,23 @@ def grow(path: Path, groups: Iterable[Iterable[Path]], **options: Any) -> a2stor
     return archive
 
 
+def first_ingest(path: str | Path, source: Any, **options: Any) -> tuple[a2store.Archive, a2store.IngestReport]:
+    """Create an archive of these runs, and return it with the report of the ingest."""
+    archive = a2store.Archive.create(path, **options)
+    return archive, archive.ingest(source, progress=False)
+
+
+def ingested(path: str | Path, source: Any, **options: Any) -> a2store.Archive:
+    """Create an archive of these runs."""
+    return first_ingest(path, source, **options)[0]
+
+
+def simulated(folder: Path, **options: Any) -> a2store.Archive:
+    """Create the archive ``games.a2`` of simulated games, whose files are in ``runs``."""
+    a2store.simulate(folder / "runs", progress=False, **options)
+    return ingested(folder / "games.a2", folder / "runs")
+
+
 def chunks(files: list[Path], size: int) -> list[list[Path]]:
     return [files[at : at + size] for at in range(0, len(files), size)]
 
@@ -152,7 +169,21 @@ def command(*args: object) -> list[str]:
 
 def run_command(*args: object, status: int = 0) -> subprocess.CompletedProcess[str]:
     """Run ``a2store`` to its end and check the exit status."""
-    done = subprocess.run(command(*args), capture_output=True, check=False, timeout=HANGS, text=True)
+    return ended(command(*args), status)
+
+
+def run_a2pack(*args: object, status: int = 0) -> subprocess.CompletedProcess[str]:
+    """Run ``a2pack`` to its end and check the exit status."""
+    return ended([str(Path(sys.executable).with_name("a2pack")), *map(str, args)], status)
+
+
+def report(*args: object, status: int = 0) -> Any:
+    """Return the one JSON value that ``a2store`` prints."""
+    return json.loads(run_command(*args, "--json", status=status).stdout)
+
+
+def ended(words: list[str], status: int) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(words, capture_output=True, check=False, timeout=HANGS, text=True)
     assert done.returncode == status, (done.returncode, done.stdout, done.stderr)
     assert "panicked" not in done.stderr
     return done

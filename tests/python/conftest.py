@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,10 @@ import pytest
 
 import a2store
 import oracle
-from archives import short_runs
+from archives import copied, ingested, short_runs
+from compare import keys
 from oracle import Array, Game
+from viewing import Client, Server
 
 pytest_plugins = ["browser", "faults.plugin", "object_store.plugin"]
 
@@ -102,8 +105,26 @@ def steps(games: list[Game]) -> Steps:
 
 
 @pytest.fixture(scope="session")
+def all_keys(steps: Steps) -> Array:
+    """The key of each row of ``table``, in order."""
+    return keys(steps)
+
+
+@pytest.fixture(scope="session")
 def table(archive: a2store.Archive) -> a2store.StepTable:
     return archive.sql("SELECT * FROM steps").materialize(progress=False)
+
+
+@pytest.fixture(scope="module")
+def viewer(archive: a2store.Archive) -> Iterator[Server]:
+    """A running ``a2store view`` of the archive."""
+    with Server(archive.path) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def client(viewer: Server) -> Client:
+    return viewer.client
 
 
 @pytest.fixture(scope="session")
@@ -113,8 +134,23 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.fixture
+def fresh(path: Path) -> a2store.Archive:
+    """The archive at ``path``, which the test may change."""
+    return a2store.Archive.open(path)
+
+
+@pytest.fixture
+def one_thread() -> None:
+    pytest.importorskip("torch").set_num_threads(1)
+
+
+@pytest.fixture
+def path(template: Path, tmp_path: Path) -> Path:
+    """A copy of the archive ``template``, a fixture of the module."""
+    return copied(template, tmp_path / "games.a2")
+
+
+@pytest.fixture
 def one_run(run_files: list[Path], tmp_path: Path) -> a2store.Archive:
     """A new archive of a single run, for tests that change it."""
-    archive = a2store.Archive.create(tmp_path / "one.a2", phases=PHASES)
-    archive.ingest(run_files[0], progress=False)
-    return archive
+    return ingested(tmp_path / "one.a2", run_files[0], phases=PHASES)

@@ -193,14 +193,22 @@ CREATE MACRO run_loss(run, move, u, d, l, r) AS CASE
 """The macros that read the table ``runs``."""
 
 
-def connect(archive: a2store.Archive) -> duckdb.DuckDBPyConnection:
-    """Return a connection with the tables of the archive as views, and the board functions."""
+def of_files(archive: a2store.Archive, **tables: Any) -> duckdb.DuckDBPyConnection:
+    """Return a connection with the tables of the archive as views, and other tables."""
     connection = duckdb.connect()
+    for name, other in tables.items():
+        connection.register(name, other)
     for table in ("steps", "runs", "annotations"):
         if files := archive.files(table):
             connection.read_parquet(files).create_view(table)
         else:
             connection.register(table, pa.table(archive.sql(f"SELECT * FROM {table}")))
+    return connection
+
+
+def connect(archive: a2store.Archive) -> duckdb.DuckDBPyConnection:
+    """Return a connection with the tables of the archive as views, and the board functions."""
+    connection = of_files(archive)
     define(connection, archive.phases)
     connection.execute(OF_RUNS)
     return connection

@@ -91,7 +91,7 @@ def slide_line(line: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(out + [0] * (4 - len(out)))
 
 
-def _lines(move: int) -> list[list[int]]:
+def lines(move: int) -> list[list[int]]:
     """Return the cells of each line, from the wall that the tiles move to."""
     rows = [[4 * row + column for column in range(4)] for row in range(4)]
     columns = [[4 * row + column for row in range(4)] for column in range(4)]
@@ -100,7 +100,7 @@ def _lines(move: int) -> list[list[int]]:
 
 def slide(board: int, move: int) -> int:
     exps = cells(board)
-    for line in _lines(move):
+    for line in lines(move):
         for cell, exp in zip(line, slide_line(tuple(exps[cell] for cell in line)), strict=True):
             exps[cell] = exp
     return packed(exps)

@@ -22,6 +22,7 @@ from games import play
 from oracle import Game
 
 QUERIES = Path(__file__).resolve().parents[2] / "queries"
+TEXTS = {path.stem: path.read_text(encoding="utf-8") for path in sorted(QUERIES.iterdir())}
 ENGINES = ("alpha", "beta", None, "γάμμα")
 PHASES = {"mid": 64, "late": 128}
 ENGINE = object()
@@ -167,6 +168,9 @@ def no_steps(folder: Path) -> a2store.Archive:
     """Return an archive of one game without steps."""
     (folder / "game.bin").write_bytes(oracle.encode_a2run2(play(random.Random(2), 0, engine="one")))
     return made(folder, "game.bin")
+
+
+ARCHIVES = {make.__name__: make for make in (generated, single, bare, no_steps)}
 
 
 def annotate(archive: a2store.Archive) -> None:

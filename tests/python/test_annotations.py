@@ -20,7 +20,7 @@ import a2store
 import formats
 import games
 from annotations import MOVES, POLICIES, Array, columns, predictions, write_annotations, write_manifest, write_pool
-from archives import copied, run_command
+from archives import copied, ingested, run_command
 from compare import assert_same
 from logs import write_macroxue
 from oracle import Game
@@ -53,8 +53,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     for number in range(3):
         write_macroxue(folder / "logs", f"g{number}", games.play(rng, 15, raw=True), number)
     formats.write_session(folder / "pool", played, action=True)
-    archive = a2store.Archive.create(folder / "games.a2")
-    archive.ingest(folder / "logs", progress=False)
+    archive = ingested(folder / "games.a2", folder / "logs")
     archive.ingest(folder / "pool", progress=False)
     rows = predictions({FIRST_ID + i: game for i, game in enumerate(played)})
     bins = write_annotations(folder / "predicted", rows, shard_rows=50, bins=3)
@@ -186,8 +185,7 @@ def test_runs_of_logs_are_found_by_their_facts(tmp_path: Path) -> None:
     played = [games.play(rng, 20, raw=True) for _ in range(4)]
     for number, game in enumerate(played):
         write_macroxue(tmp_path / "logs", f"g{3 - number}", game, number)
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    archive.ingest(tmp_path / "logs", progress=False)
+    archive = ingested(tmp_path / "games.a2", tmp_path / "logs")
     rows = predictions({10 * number: game for number, game in enumerate(played)})
     write_annotations(tmp_path / "p", rows)
     write_pool(tmp_path / "p" / "metadata.db", {10 * number: (number, game) for number, game in enumerate(played)})
@@ -422,8 +420,7 @@ def test_tables_that_contradict_the_archive(made: Made, tmp_path: Path) -> None:
 
 def test_the_fields_own_folders(fixtures: Path, tmp_path: Path) -> None:
     folder = fixtures / "macroxue"
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    archive.ingest(folder / "logs", progress=False)
+    archive = ingested(tmp_path / "games.a2", folder / "logs")
     for name in ("annotations", "annotations-sharded"):
         assert archive.annotate(name, folder / name, progress=False).num_rows == 824
     for name in ("annotations", "annotations-sharded"):

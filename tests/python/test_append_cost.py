@@ -9,8 +9,6 @@ import pytest
 import a2store
 from faults.shim import Shim, python, read_log
 
-pytest_plugins = ["faults.plugin"]
-
 APPENDS = 40
 """The number of rounds."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +24,22 @@ def test_a_new_archive_is_empty(tmp_path: Path) -> None:
     assert [commit.operation for commit in archive.history()] == ["create"]
 
 
-def test_open_a_folder_that_is_not_an_archive(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError) as missing:
-        a2store.Archive.open(tmp_path / "absent.a2")
-    assert str(tmp_path / "absent.a2") in str(missing.value.filename)
+@pytest.mark.parametrize("read", [a2store.Archive.open, a2store.verify, a2store.restore])
+def test_a_folder_that_is_not_an_archive(tmp_path: Path, read: Callable[..., object]) -> None:
+    options: list[dict[str, bool]] = [{"dry_run": True}, {}] if read is a2store.restore else [{}]
+    (tmp_path / "empty").mkdir()
     (tmp_path / "plain").mkdir()
     (tmp_path / "plain" / "notes.txt").write_text("no archive")
-    with pytest.raises(a2store.ArchiveError) as caught:
-        a2store.Archive.open(tmp_path / "plain")
-    assert (caught.value.kind, caught.value.path) == ("not_an_archive", tmp_path / "plain")
-    assert not isinstance(caught.value, a2store.ArchiveExistsError)
+    for option in options:
+        with pytest.raises(FileNotFoundError) as missing:
+            read(tmp_path / "absent.a2", **option)
+        assert str(tmp_path / "absent.a2") in str(missing.value.filename)
+        for name in ("empty", "plain"):
+            with pytest.raises(a2store.ArchiveError) as caught:
+                read(tmp_path / name, **option)
+            assert (caught.value.kind, caught.value.path) == ("not_an_archive", tmp_path / name)
+            assert not isinstance(caught.value, a2store.ArchiveExistsError)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["empty", "notes.txt", "plain"]
 
 
 def test_wrong_phases(tmp_path: Path) -> None:

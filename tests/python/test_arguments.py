@@ -22,6 +22,7 @@ import a2store
 import a2store.cluster
 import reference
 from a2store import selfplay
+from archives import simulated
 
 pytestmark = pytest.mark.filterwarnings("ignore:thresholds")
 OF_ANOTHER_TYPE = (True, 1.5, "a", np.bool_(True), 1j)
@@ -92,9 +93,7 @@ class Made:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.runs = folder / "runs"
-        a2store.simulate(self.runs, runs=3, seed=1, depth=0, progress=False)
-        self.archive = a2store.Archive.create(folder / "games.a2")
-        self.archive.ingest(self.runs, progress=False)
+        self.archive = simulated(folder, runs=3, seed=1, depth=0)
         everything = "SELECT run_id FROM runs"
         self.archive.export_runs(everything, folder / "games.a2pack", format="a2pack", progress=False)
         self.archive.export_runs(everything, folder / "session", format="session", progress=False)
@@ -131,6 +130,11 @@ def config(made: Made) -> Any:
 
 def embedded(made: Made, name: str, source: Any, *args: Any, **more: Any) -> Any:
     return of_critic(name)(source, lambda tokens: tokens.astype("f4"), *args, dtype="f32", progress=False, **more)
+
+
+def with_ranks(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments, with both of ``rank`` and ``world_size`` if one of them is given."""
+    return {"rank": 0, "world_size": 1, **given} if {"rank", "world_size"} & given.keys() else given
 
 
 SQL = "SELECT * FROM steps"
@@ -205,23 +209,12 @@ CALLS: dict[str, Callable[..., object]] = {
     "GymVectorEnv.__init__": lambda m, **a: of_gym("GymVectorEnv")(**a),
     "GymVectorEnv.reset": lambda m, **a: of_gym("GymVectorEnv")(1).reset(**a),
     "StepLoader.__init__": lambda m, **a: of_torch("StepLoader")(
-        m.table,
-        **{
-            "replacement": "num_samples" in a,
-            **({"rank": 0} if "world_size" in a else {}),
-            **({"world_size": 1} if "rank" in a else {}),
-            **a,
-        },
+        m.table, **{"replacement": "num_samples" in a, **with_ranks(a)}
     ),
     "StepLoader.skip_batches": lambda m, **a: of_torch("StepLoader")(m.table).skip_batches(**a),
     "StepLoader.set_epoch": lambda m, **a: of_torch("StepLoader")(m.table).set_epoch(**a),
     "BoardTransformer.__init__": lambda m, **a: of_critic("BoardTransformer")(**a),
-    "CriticData.__init__": lambda m, **a: of_critic("CriticData")(
-        m.folder / "session",
-        **({"rank": 0} if "world_size" in a else {}),
-        **({"world_size": 1} if "rank" in a else {}),
-        **a,
-    ),
+    "CriticData.__init__": lambda m, **a: of_critic("CriticData")(m.folder / "session", **with_ranks(a)),
     "CriticData.split": lambda m, **a: of_critic("CriticData")(m.folder / "session").split(**a),
     "CriticData.set_epoch": lambda m, **a: of_critic("CriticData")(m.folder / "session").set_epoch(**a),
     "CriticHead.__init__": lambda m, **a: of_critic("CriticHead")(**{"in_dim": 4, **a}),

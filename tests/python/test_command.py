@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import a2store
-from archives import run_command
+from archives import command, report, run_command
 from compare import assert_steps
 from conftest import PHASES
 from oracle import Array
@@ -29,15 +29,9 @@ PARAMS = ["-p", "min=5000", "-p", "p=mid"]
 
 def run(*args: object, status: int = 0) -> subprocess.CompletedProcess[bytes]:
     """Run ``python -m a2store`` to its end and check the exit status."""
-    command = [sys.executable, "-m", "a2store", *map(str, args)]
-    done = subprocess.run(command, capture_output=True, check=False, timeout=HANGS)
+    done = subprocess.run(command(*args), capture_output=True, check=False, timeout=HANGS)
     assert done.returncode == status, done.stderr.decode()
     return done
-
-
-def report(*args: object, status: int = 0) -> Any:
-    """Return the one JSON value that a command prints."""
-    return json.loads(run(*args, "--json", status=status).stdout)
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +86,7 @@ def test_formats(archive: a2store.Archive, steps: dict[str, Array], rows: Array,
     assert done.stderr == b""
     assert_steps(read(done.stdout), steps, rows, NAMES)
     file = tmp_path / "out"
-    assert run("sql", archive.path, SQL, *PARAMS, "--format", name, "-o", file).stdout == b""
+    assert run_command("sql", archive.path, SQL, *PARAMS, "--format", name, "-o", file).stdout == ""
     assert_steps(read(file.read_bytes()), steps, rows, NAMES)
 
 
@@ -108,29 +102,29 @@ def test_bad_files_are_listed(run_files: list[Path], tmp_path: Path) -> None:
     bad = tmp_path / "bad.a2run2"
     bad.write_bytes(run_files[0].read_bytes()[:500])
     archive = tmp_path / "games.a2"
-    done = run("ingest", run_files[1], bad, archive, "--json", status=1)
+    done = run_command("ingest", run_files[1], bad, archive, "--json", status=1)
     ingested = json.loads(done.stdout)
     assert (ingested["accepted"], ingested["rejected"]) == (1, 1)
     (error,) = ingested["errors"]
     assert (error["path"], error["kind"]) == (str(bad), "decode")
     assert error["offset"] <= 500
-    assert str(bad) in done.stderr.decode()
-    strict = run("ingest", run_files[2], bad, archive, "--strict", status=1)
-    assert strict.stdout == b""
+    assert str(bad) in done.stderr
+    strict = run_command("ingest", run_files[2], bad, archive, "--strict", status=1)
+    assert strict.stdout == ""
     assert a2store.Archive.open(archive).num_runs == 1
 
 
 def test_phases_of_a_new_archive(run_files: list[Path], tmp_path: Path) -> None:
     archive = tmp_path / "games.a2"
-    run("ingest", run_files[0], archive, "--mid", PHASES["mid"], "--late", PHASES["late"])
+    run_command("ingest", run_files[0], archive, "--mid", PHASES["mid"], "--late", PHASES["late"])
     assert a2store.Archive.open(archive).phases == PHASES
-    run("ingest", run_files[1], tmp_path / "other.a2", "--mid", "5", status=2)
+    run_command("ingest", run_files[1], tmp_path / "other.a2", "--mid", "5", status=2)
     assert not (tmp_path / "other.a2").exists()
 
 
 def test_a_closed_pipe_is_success(archive: a2store.Archive) -> None:
-    command = [sys.executable, "-m", "a2store", "sql", str(archive.path), "SELECT * FROM steps", "--format", "csv"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    words = command("sql", archive.path, "SELECT * FROM steps", "--format", "csv")
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         assert process.stdout.readline().startswith(b"run_id,")
@@ -157,9 +151,9 @@ def test_the_ending_of_the_output_file_determines_the_format(archive: a2store.Ar
         "rows.arrows": lambda path: pa.ipc.open_stream(path).read_all().num_rows,
     }
     for name, num_rows in readers.items():
-        assert run(*sql, "-o", tmp_path / name).stdout == b""
+        assert run_command(*sql, "-o", tmp_path / name).stdout == ""
         assert num_rows(tmp_path / name) == archive.num_runs
-    run(*sql, "-o", tmp_path / "rows.txt")
+    run_command(*sql, "-o", tmp_path / "rows.txt")
     assert "the first 40 rows" in (tmp_path / "rows.txt").read_text()
     for options, message in (
         (("-o", tmp_path / "rows.xlsx"), "expected the ending .parquet, .csv, .json, .jsonl, .arrow, .arrows or .txt"),
@@ -178,10 +172,10 @@ def test_an_existing_file_is_kept_without_overwrite(archive: a2store.Archive, tm
         done = run_command(*args, "-o", file, status=2)
         assert done.stderr == (f"a2store: -o {file}: the file exists: --overwrite replaces it\n")
         assert file.read_text() == "precious"
-    run("sql", archive.path, "SELECT 1 AS one", "-o", file, "--overwrite")
+    run_command("sql", archive.path, "SELECT 1 AS one", "-o", file, "--overwrite")
     assert file.read_text() == "one\n1\n"
     # A device needs no --overwrite.
-    run("sql", archive.path, "SELECT 1 AS one", "--format", "csv", "-o", "/dev/null")
+    run_command("sql", archive.path, "SELECT 1 AS one", "--format", "csv", "-o", "/dev/null")
 
 
 def test_swapped_arguments_of_ingest_create_nothing(archive: a2store.Archive, tmp_path: Path) -> None:

@@ -4,29 +4,21 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 import a2store
-from archives import run_command
+from archives import run_a2pack, run_command
+from faults.shim import python
 from threads import HANGS
 
 COMMANDS = re.compile(r"^  ([a-z][a-z-]+)  ", re.MULTILINE)
 """The names in the list of subcommands of a help text."""
 
 
-def a2pack(*args: object, status: int = 0) -> subprocess.CompletedProcess[str]:
-    """Run ``a2pack`` to its end and check the exit status."""
-    command = [str(Path(sys.executable).with_name("a2pack")), *map(str, args)]
-    done = subprocess.run(command, capture_output=True, check=False, timeout=HANGS, text=True)
-    assert done.returncode == status, (done.returncode, done.stdout, done.stderr)
-    return done
-
-
-RUN = {"a2store": run_command, "a2pack": a2pack}
+RUN = {"a2store": run_command, "a2pack": run_a2pack}
 
 
 @cache
@@ -55,7 +47,7 @@ def test_the_short_form_of_the_output_is_accepted(tmp_path: Path) -> None:
         run_command("export", archive, "--format", "original", option, out)
         assert len(list(out.iterdir())) == 4
         run_command("convert", runs, "--format", "npy", option, tmp_path / f"{option}.npy")
-    a2pack("pack", "--input", runs, "-o", tmp_path / "runs.a2pack")
+    run_a2pack("pack", "--input", runs, "-o", tmp_path / "runs.a2pack")
     assert len(a2store.PackReader.open(tmp_path / "runs.a2pack")) == 2
 
 
@@ -118,8 +110,7 @@ def test_critic_is_a_subcommand_of_the_package(tmp_path: Path) -> None:
     assert "invalid choice" in run_command("critic", "eval", status=2).stderr
     # The crate's own command, without the package.
     alone = "import sys; from a2store._a2store import _run_command as run; sys.exit(run(sys.argv[1:]))"
-    command = [sys.executable, "-c", alone, "a2store", "critic", "train", "--config", "x"]
-    done = subprocess.run(command, capture_output=True, check=False, timeout=HANGS, text=True)
+    done = python("-c", alone, "a2store", "critic", "train", "--config", "x")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "a2store: critic train: needs the Python package: pip install a2store\n"
 

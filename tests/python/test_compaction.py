@@ -28,6 +28,7 @@ from archives import (
 )
 from faults.checks import LONG
 from faults.shim import Fault, Shim, last_of_data, python, read_log
+from packs import flip
 from threads import HANGS
 
 APPENDS = 30
@@ -45,19 +46,13 @@ def template(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path
     return Path(grow(tmp_path_factory.mktemp("appends") / "games.a2", chunks(runs, 2)).path)
 
 
-@pytest.fixture
-def hourly(template: Path, tmp_path: Path) -> a2store.Archive:
-    return a2store.Archive.open(copied(template, tmp_path / "games.a2"))
-
-
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An archive of three files whose rows together fill more than one row group."""
     folder = tmp_path_factory.mktemp("large")
-    groups = []
-    for seed in range(3):
-        a2store.simulate(folder / str(seed), runs=900, seed=seed, depth=0, progress=False)
-        groups.append([folder / str(seed)])
+    groups = [[folder / str(seed)] for seed in range(3)]
+    for seed, [runs] in enumerate(groups):
+        a2store.simulate(runs, runs=900, seed=seed, depth=0, progress=False)
     archive = grow(folder / "games.a2", groups)
     assert archive.num_steps > 1.5 * ROW_GROUP
     return Path(archive.path)
@@ -82,19 +77,19 @@ def assert_runs_are_whole(archive: a2store.Archive) -> None:
             last = int(ids[-1])
 
 
-def test_thirty_appends_become_one_file_of_each_table(hourly: a2store.Archive) -> None:
-    before, (files_before, bytes_before) = tables(hourly), sizes(hourly)
-    num_runs, num_steps = hourly.num_runs, hourly.num_steps
-    next_run_id = hourly.history()[0].next_run_id
+def test_thirty_appends_become_one_file_of_each_table(fresh: a2store.Archive) -> None:
+    before, (files_before, bytes_before) = tables(fresh), sizes(fresh)
+    num_runs, num_steps = fresh.num_runs, fresh.num_steps
+    next_run_id = fresh.history()[0].next_run_id
     assert files_before == FILES
-    report = hourly.compact(progress=False)
+    report = fresh.compact(progress=False)
     assert (report.files_before, report.bytes_before) == (files_before, bytes_before)
-    assert (report.files_after, report.bytes_after) == sizes(hourly)
+    assert (report.files_after, report.bytes_after) == sizes(fresh)
     assert report.files_after == 2
     assert report.bytes_after < report.bytes_before / 3
     assert report.num_rows == num_runs + num_steps
-    assert hourly.version == VERSION + 1
-    for archive in (hourly, a2store.Archive.open(hourly.path)):
+    assert fresh.version == VERSION + 1
+    for archive in (fresh, a2store.Archive.open(fresh.path)):
         assert (archive.num_runs, archive.num_steps) == (num_runs, num_steps)
         assert_same_tables(tables(archive), before)
         newest = archive.history()[0]
@@ -102,19 +97,19 @@ def test_thirty_appends_become_one_file_of_each_table(hourly: a2store.Archive) -
         assert (newest.added_runs, newest.added_steps) == (0, 0)
         assert (newest.num_runs, newest.num_steps, newest.next_run_id) == (num_runs, num_steps, next_run_id)
         assert (newest.added_files, newest.removed_files) == (2, files_before)
-    assert_runs_are_whole(hourly)
-    assert hourly.verify(progress=False).problems == []
+    assert_runs_are_whole(fresh)
+    assert fresh.verify(progress=False).problems == []
 
 
-def test_a_second_compaction_finds_nothing_to_do(hourly: a2store.Archive) -> None:
-    hourly.compact(progress=False)
-    version, there = hourly.version, names(hourly.path)
-    report = hourly.compact(progress=False)
+def test_a_second_compaction_finds_nothing_to_do(fresh: a2store.Archive) -> None:
+    fresh.compact(progress=False)
+    version, there = fresh.version, names(fresh.path)
+    report = fresh.compact(progress=False)
     assert (report.num_rows, report.files_before, report.files_after) == (0, 2, 2)
-    assert report.bytes_before == report.bytes_after == sizes(hourly)[1]
-    assert (hourly.version, names(hourly.path)) == (version, there)
-    assert a2store.Archive.open(hourly.path).version == version
-    empty = a2store.Archive.create(hourly.path.parent / "empty.a2")
+    assert report.bytes_before == report.bytes_after == sizes(fresh)[1]
+    assert (fresh.version, names(fresh.path)) == (version, there)
+    assert a2store.Archive.open(fresh.path).version == version
+    empty = a2store.Archive.create(fresh.path.parent / "empty.a2")
     assert (empty.compact(progress=False).files_after, empty.version) == (0, 1)
 
 
@@ -122,13 +117,13 @@ def test_a_second_compaction_finds_nothing_to_do(hourly: a2store.Archive) -> Non
     ("file_rows", "expected"),
     [(80, [40] * 30), (81, [120] * 10), (401, [440, 440, 320])],
 )
-def test_compaction_reaches_the_target_size(hourly: a2store.Archive, file_rows: int, expected: list[int]) -> None:
-    before = tables(hourly)
-    hourly.compact(file_rows=file_rows, progress=False)
-    assert_same_tables(tables(hourly), before)
-    assert [pq.read_metadata(file).num_rows for file in hourly.files("steps")] == expected
-    assert_runs_are_whole(hourly)
-    assert hourly.verify(progress=False).problems == []
+def test_compaction_reaches_the_target_size(fresh: a2store.Archive, file_rows: int, expected: list[int]) -> None:
+    before = tables(fresh)
+    fresh.compact(file_rows=file_rows, progress=False)
+    assert_same_tables(tables(fresh), before)
+    assert [pq.read_metadata(file).num_rows for file in fresh.files("steps")] == expected
+    assert_runs_are_whole(fresh)
+    assert fresh.verify(progress=False).problems == []
 
 
 def test_row_groups_hold_whole_runs(large: Path, tmp_path: Path) -> None:
@@ -178,14 +173,14 @@ def test_readers_continue_during_compaction(large: Path, tmp_path: Path) -> None
     assert reader.version == archive.version
 
 
-def test_a_reader_of_a_version_that_expires(hourly: a2store.Archive) -> None:
-    reader = a2store.Archive.open(hourly.path)
+def test_a_reader_of_a_version_that_expires(fresh: a2store.Archive) -> None:
+    reader = a2store.Archive.open(fresh.path)
     before, planned = (
         tables(reader),
         reader.sql("SELECT phase, max(step_index) FROM steps WHERE move <> 1 GROUP BY phase"),
     )
-    hourly.compact(progress=False)
-    assert hourly.expire(older_than=0, grace=0).num_files == 2 * APPENDS + 1
+    fresh.compact(progress=False)
+    assert fresh.expire(older_than=0, grace=0).num_files == 2 * APPENDS + 1
     # The reader gets an error instead of fewer rows.
     for name in ("runs", "steps"):
         # Footers may be cached, so that the error appears only when the stream is read.
@@ -199,20 +194,17 @@ def test_a_reader_of_a_version_that_expires(hourly: a2store.Archive) -> None:
     assert_same_tables(tables(reader), before)
 
 
-def damage(data: bytes, at: int, by: int) -> bytes:
-    return data[:at] + bytes([data[at] ^ by]) + data[at + 1 :]
-
-
 @pytest.mark.parametrize("table", ["steps", "runs"])
-def test_a_damaged_file_is_rejected(hourly: a2store.Archive, table: Table) -> None:
-    path = Path(hourly.files(table)[11])
+def test_a_damaged_file_is_rejected(fresh: a2store.Archive, table: Table) -> None:
+    path = Path(fresh.files(table)[11])
     good = path.read_bytes()
-    there = contents(hourly.path)
+    there = contents(fresh.path)
     positions = range(0, len(good), 1 if LONG else len(good) // 12)
     compacted = []
     for at in positions:
-        path.write_bytes(damage(good, at, 0x10))
-        archive = a2store.Archive.open(hourly.path)
+        path.write_bytes(good)
+        flip(path, at, 0x10)
+        archive = a2store.Archive.open(fresh.path)
         try:
             archive.compact(progress=False)
         except BaseException as error:
@@ -221,11 +213,11 @@ def test_a_damaged_file_is_rejected(hourly: a2store.Archive, table: Table) -> No
                 compacted.append(f"byte {at}: {type(error).__name__}: {error}")
         else:
             compacted.append(f"byte {at}: compacted")
-            for name in names(hourly.path) - there.keys():
-                (hourly.path / name).unlink()
+            for name in names(fresh.path) - there.keys():
+                (fresh.path / name).unlink()
     path.write_bytes(good)
     assert not compacted, f"{len(compacted)} of {len(positions)}: {compacted[:5]}"
-    assert contents(hourly.path) == there
+    assert contents(fresh.path) == there
 
 
 INTERRUPTED = """
@@ -239,16 +231,16 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.parametrize("how", ["command", "python"])
-def test_ctrl_c(hourly: a2store.Archive, shim: Shim, tmp_path: Path, how: str) -> None:
+def test_ctrl_c(fresh: a2store.Archive, shim: Shim, tmp_path: Path, how: str) -> None:
     """Send the signal in each of several system calls, from the first call that changes something."""
     work = ["-m", "a2store", "compact"] if how == "command" else ["-c", INTERRUPTED]
-    there, before = contents(hourly.path), tables(hourly)
-    path, log = copied(hourly.path, tmp_path / "interrupted.a2"), tmp_path / "log"
+    there, before = contents(fresh.path), tables(fresh)
+    path, log = copied(fresh.path, tmp_path / "interrupted.a2"), tmp_path / "log"
     assert python(*work, path, environment=shim.environment(path, log)).returncode == 0
     calls = read_log(log)
     first, last = next(call.number for call in calls if call.changes), last_of_data(calls)
     for at in range(first, len(calls) + 1) if LONG else (first, (first + last) // 2, last, len(calls)):
-        path = copied(hourly.path, tmp_path / "interrupted.a2")
+        path = copied(fresh.path, tmp_path / "interrupted.a2")
         done = python(*work, path, environment=shim.environment(path, fault=Fault(at, "SIGINT")))
         if how == "python":
             # The process checks for signals periodically, so the work may end before the check.
@@ -263,23 +255,22 @@ def test_ctrl_c(hourly: a2store.Archive, shim: Shim, tmp_path: Path, how: str) -
             continue
         archive = a2store.Archive.open(path)
         assert archive.history()[0].operation == "compact"
-        assert archive.version == hourly.version + 1
+        assert archive.version == fresh.version + 1
         assert there.items() <= contents(path).items()
         assert_same_tables(tables(archive), before)
         assert archive.verify(progress=False).problems == []
         assert archive.compact(progress=False).files_after == 2
 
 
-def test_the_command(hourly: a2store.Archive) -> None:
-    text = run_command("compact", hourly.path, "--json").stdout
+def test_the_command(fresh: a2store.Archive) -> None:
+    text = run_command("compact", fresh.path, "--json").stdout
     assert f'"version":{VERSION + 1}' in text
     assert f'"files_before":{FILES}' in text
     assert '"files_after":2' in text
-    again = run_command("compact", hourly.path).stdout
+    again = run_command("compact", fresh.path).stdout
     assert again.startswith("2 files (")
     assert "0 rows rewritten" in again
-    run_command("compact", hourly.path, "--file-rows", "0", status=2)
-    run_command("compact", hourly.path / "absent", status=2)
+    run_command("compact", fresh.path, "--file-rows", "0", status=2)
 
 
 def test_many_appends_merge_the_last_small_files(runs: list[Path], tmp_path: Path) -> None:

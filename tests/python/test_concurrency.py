@@ -107,8 +107,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return short_runs(tmp_path_factory.mktemp("short") / "runs", WRITERS * APPENDS, steps=12)
 
 
-def start(code: str, *args: object) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", code, *map(str, args)]
+def start(*args: object) -> subprocess.Popen[str]:
+    command = [sys.executable, *map(str, args)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -143,9 +143,9 @@ def test_writers_and_readers(runs: list[Path], tmp_path: Path, maintained: bool)
     expiring = ["expired"] if maintained else []
     works = ("compact", "expire") if maintained else ()
     met = [tmp_path / f"met.{number}" for number in range(READERS + len(works))]
-    readers = [start(READER, path, stop, mine, OPENS // READERS, *expiring) for mine in met[:READERS]]
-    maintainers = [start(MAINTAINER, path, stop, *some) for some in zip(met[READERS:], works, strict=True)]
-    writers = [start(WRITER, path, ",".join(map(str, met)), *some) for some in chunks(runs, APPENDS)]
+    readers = [start("-c", READER, path, stop, mine, OPENS // READERS, *expiring) for mine in met[:READERS]]
+    maintainers = [start("-c", MAINTAINER, path, stop, *some) for some in zip(met[READERS:], works, strict=True)]
+    writers = [start("-c", WRITER, path, ",".join(map(str, met)), *some) for some in chunks(runs, APPENDS)]
     try:
         # If one writer failed, the others would wait for it forever.
         while any(writer.poll() is None for writer in writers):
@@ -193,20 +193,14 @@ print(sum(archive.ingest(file, workers=1, progress=False).accepted for file in s
 """
     some = runs[:10]
     orders = [some, some[::-1], some[5:] + some[:5], some[::2] + some[1::2]]
-    accepted = [int(end(process)) for process in [start(code, path, *order) for order in orders]]
+    accepted = [int(end(process)) for process in [start("-c", code, path, *order) for order in orders]]
     assert sum(accepted) == len(some)
     assert_complete(a2store.Archive.open(path), some)
 
 
 def test_concurrent_creation_by_processes(runs: list[Path], tmp_path: Path) -> None:
     path = tmp_path / "games.a2"
-    command = [sys.executable, "-m", "a2store", "ingest"]
-    started = [
-        subprocess.Popen(
-            [*command, str(run), str(path), "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        for run in runs[:6]
-    ]
+    started = [start("-m", "a2store", "ingest", run, path, "--json") for run in runs[:6]]
     reports = [json.loads(end(process)) for process in started]
     assert [report["accepted"] for report in reports] == [1] * 6
     assert sorted(report["version"] for report in reports) == list(range(2, 8))
@@ -306,7 +300,7 @@ print("done")
 
 def test_forks_while_it_ingests(runs: list[Path], tmp_path: Path) -> None:
     archive = grow(tmp_path / "games.a2", [])
-    assert end(start(FORKED, archive.path, *runs[:16])) == "done\n"
+    assert end(start("-c", FORKED, archive.path, *runs[:16])) == "done\n"
     archive.refresh()
     assert_complete(archive, runs[:16])
 
@@ -341,7 +335,7 @@ for child in children:
 """
     archive = grow(tmp_path / "games.a2", [])
     code = code.replace("HANGS", str(HANGS))
-    assert end(start(code, archive.path, *runs[:10])) == "done\n"
+    assert end(start("-c", code, archive.path, *runs[:10])) == "done\n"
     archive.refresh()
     assert archive.num_runs == 10
 

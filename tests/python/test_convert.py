@@ -15,6 +15,7 @@ import formats
 import logs
 import oracle
 import packs
+from archives import contents
 from formats import FormatError, Payload, Run
 from games import BEST, normalized
 from oracle import Branches
@@ -222,10 +223,6 @@ def test_raw_values_are_normalised(tmp_path: Path) -> None:
 
 
 # Failures
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize("format_name", ["a2pack", "packdat", "npy", "jsonl"])

@@ -21,16 +21,11 @@ from games import play
 from oracle import Game
 from test_critic_metrics import from_bf16
 
-pytestmark = pytest.mark.filterwarnings("ignore:thresholds")
+pytestmark = [pytest.mark.filterwarnings("ignore:thresholds"), pytest.mark.usefixtures("one_thread")]
 THRESHOLDS = (64, 128, 256)
 """Tiles that some random games reach and others do not."""
 HIGHER = (256, 512)
 """Tiles that some games of the built-in player reach and others do not."""
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="module")
@@ -90,11 +85,10 @@ def test_embeddings_of_a_session(session: Path, played: list[Game]) -> None:
     assert found != sorted(found)
 
 
-def test_float32_embeddings_of_an_archive(archive: a2store.Archive, tmp_path: Path) -> None:
+def test_float32_embeddings_of_an_archive(archive: a2store.Archive, table: a2store.StepTable, tmp_path: Path) -> None:
     def encoder(tokens: Any) -> Any:
         return tokens.astype("f4") * np.float32(1.1)
 
-    table = archive.sql("SELECT * FROM steps").materialize(progress=False)
     embed(table.filter(run_ids=range(30)), encoder, tmp_path, dtype="f32", progress=False)
     # Different rows of the same games, in a different order.
     sql = """
@@ -180,10 +174,9 @@ def test_open_steps(archive: a2store.Archive) -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 50, 10_000])
-def test_max_steps_per_run(archive: a2store.Archive, limit: int) -> None:
-    every = archive.sql("SELECT run_id, step_index, board FROM steps").materialize(progress=False)
+def test_max_steps_per_run(archive: a2store.Archive, table: a2store.StepTable, limit: int) -> None:
     data = CriticData(archive, thresholds=THRESHOLDS, max_steps_per_run=limit, seed=3)
-    kept, before = np.asarray(data.table), np.asarray(every)
+    kept, before = np.asarray(data.table), np.asarray(table)
     steps = Counter(before["run_id"].tolist())
     assert Counter(kept["run_id"].tolist()) == {run: min(n, limit) for run, n in steps.items()}
     for run, n in steps.items():
@@ -244,7 +237,8 @@ def test_resume_epochs_and_ranks(session: Path, use_embeddings: bool) -> None:
     assert resumed.epoch == 2
     for k in range(2):
         expected = torch.cat([batch[k] for batch in batches[3:]])
-        found = torch.cat([batch[k] for batch in make_again(resumed, state)])
+        resumed.load_state_dict(state)
+        found = torch.cat([batch[k] for batch in resumed])
         assert torch.equal(found, expected)
     ranks = [make(rank=rank, world_size=2, batch_size=32) for rank in range(2)]
     for part in ranks:
@@ -257,13 +251,8 @@ def test_resume_epochs_and_ranks(session: Path, use_embeddings: bool) -> None:
         make(seed=8).load_state_dict(state)
 
 
-def make_again(data: CriticData, state: dict[str, Any]) -> CriticData:
-    data.load_state_dict(state)
-    return data
-
-
 @pytest.mark.filterwarnings("ignore:.*rows are ignored:UserWarning")
-def test_rejected_arguments(session: Path, archive: a2store.Archive, tmp_path: Path) -> None:
+def test_rejected_arguments(session: Path, archive: a2store.Archive, table: a2store.StepTable, tmp_path: Path) -> None:
     for thresholds in ((), (256, 128), (128, 128), (1, 4)):
         with pytest.raises(ValueError, match="thresholds"):
             CriticData(session, thresholds=thresholds)
@@ -271,7 +260,6 @@ def test_rejected_arguments(session: Path, archive: a2store.Archive, tmp_path: P
         CriticData(session, thresholds=THRESHOLDS, use_embeddings=True, symmetries=True)
     with pytest.raises(ValueError, match="expected a folder"):
         CriticData(archive, thresholds=THRESHOLDS, use_embeddings=True)
-    table = archive.sql("SELECT * FROM steps").materialize(progress=False)
     with pytest.raises(ValueError, match="extra column"):
         CriticData(table)
     with pytest.raises(ValueError, match="unknown for 59 runs, such as run 1"):

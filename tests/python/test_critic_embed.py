@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -23,9 +22,11 @@ from a2store.critic.__main__ import main
 from a2store.critic.embedding import embed
 from a2store.critic.encoder import encoder_sha, load_encoder, to_bf16
 from a2store.critic.transformer import BoardTransformer
+from faults.shim import python
 from games import play
 from oracle import Game
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 WEIGHTS = np.random.default_rng(0).normal(size=(16, 5)).astype("f4")
 
 
@@ -33,11 +34,6 @@ def linear(tokens: Any) -> Any:
     """An encoder of NumPy arrays that computes each row independently of its batch."""
     assert (tokens.dtype, tokens.shape[1:]) == (np.uint8, (16,))
     return np.stack([(row[:, None] * WEIGHTS).sum(0) for row in tokens.astype("f4")])
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +163,6 @@ def test_embedding_starts_over_after_any_change(played: list[Game], tmp_path: Pa
     elif change == "part":
         os.truncate(session / ".embeddings.part", 300)
     else:
-        shutil.rmtree(session / "none", ignore_errors=True)
         rows = np.load(session / "steps.npy")
         if change == "steps":
             rows["exps"][10, 3] += 1
@@ -339,8 +334,7 @@ def test_command(played: list[Game], tmp_path: Path, capsys: pytest.CaptureFixtu
     for number, session in enumerate(sessions):
         formats.write_session(session, played[number:])
     small = ["embed", str(sessions[0]), "--encoder", "a2store.critic.transformer:small", "--device", "cpu"]
-    command = [sys.executable, "-m", "a2store.critic", "embed", *map(str, sessions), *small[2:], "--json"]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = python("-m", "a2store.critic", "embed", *sessions, *small[2:], "--json")
     assert (done.returncode, done.stderr) == (0, "")
     for session, line in zip(sessions, done.stdout.splitlines(), strict=True):
         report = json.loads(line)

@@ -37,14 +37,10 @@ from a2store.critic.__main__ import main
 from a2store.critic.config import config_from
 from a2store.critic.train import learning_rate
 from a2store.critic.transformer import BoardTransformer
+from archives import simulated
 
-pytestmark = pytest.mark.filterwarnings("ignore:thresholds")
+pytestmark = [pytest.mark.filterwarnings("ignore:thresholds"), pytest.mark.usefixtures("one_thread")]
 EXAMPLE = Path(__file__).resolve().parents[2] / "config" / "critic.example.toml"
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 # The configuration
@@ -178,10 +174,7 @@ def test_learning_rate() -> None:
 @pytest.fixture(scope="module")
 def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An archive of 120 games by the weakest player."""
-    folder = tmp_path_factory.mktemp("critic")
-    a2store.simulate(folder / "runs", runs=120, seed=4, depth=0, progress=False)
-    a2store.Archive.create(folder / "games.a2").ingest(folder / "runs", progress=False)
-    return folder / "games.a2"
+    return Path(simulated(tmp_path_factory.mktemp("critic"), runs=120, seed=4, depth=0).path)
 
 
 def configured(games: Path, out: Path, **changed: Any) -> Config:
@@ -417,7 +410,6 @@ def test_rejected_arguments(games: Path, tmp_path: Path) -> None:
         fit(config, quiet=True)
     with pytest.raises(ConfigError, match=r"^optim\.lr: expected 0\.001, as in .*, found 0\.01"):
         fit(configured(games, tmp_path / "out", optim__epochs=1, optim__lr=0.01), resume=True, quiet=True)
-    (tmp_path / "out" / "metrics.jsonl").unlink()
     # Training stopped after one step, before the first validation, so an empty file is complete.
     (tmp_path / "out" / "metrics.jsonl").write_bytes(b"")
     fit(config, resume=True, quiet=True)

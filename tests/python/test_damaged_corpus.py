@@ -45,8 +45,7 @@ def ingested(
     corpus: Corpus, folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[a2store.Archive, a2store.IngestReport]:
     assert len(corpus.damages) + len(corpus.sound) == 600
-    archive = a2store.Archive.create(tmp_path_factory.mktemp("archive") / "games.a2")
-    return archive, archive.ingest(folder, progress=False)
+    return archives.first_ingest(tmp_path_factory.mktemp("archive") / "games.a2", folder)
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ import pytest
 import a2store
 from archives import Table, contents, copied, grow, tables
 from faults.checks import LONG
+from faults.shim import python
 from threads import HANGS
 
 POSITIONS = 10**6 if LONG else 8
@@ -21,11 +20,6 @@ POSITIONS = 10**6 if LONG else 8
 @pytest.fixture(scope="module")
 def template(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     return Path(grow(tmp_path_factory.mktemp("template") / "games.a2", [runs[:3], runs[3:6]]).path)
-
-
-@pytest.fixture
-def archive(template: Path, tmp_path: Path) -> a2store.Archive:
-    return a2store.Archive.open(copied(template, tmp_path / "games.a2"))
 
 
 QUERIES = """
@@ -75,10 +69,10 @@ print("done")
 
 
 @pytest.mark.parametrize("table", ["steps", "runs"])
-def test_work_over_a_damaged_file(archive: a2store.Archive, table: Table) -> None:
+def test_work_over_a_damaged_file(fresh: a2store.Archive, table: Table) -> None:
     """Parquet readers panic on some files. Users only see an exception."""
-    command = [sys.executable, "-c", QUERIES, str(archive.path), archive.files(table)[0], table, str(POSITIONS)]
-    done = subprocess.run(command, capture_output=True, check=False, timeout=7200 if LONG else 2 * HANGS, text=True)
+    args = (QUERIES, fresh.path, fresh.files(table)[0], table, POSITIONS)
+    done = python("-c", *args, timeout=7200 if LONG else 2 * HANGS)
     last = done.stdout.splitlines()[-1]
     assert (done.returncode, last, done.stderr) == (0, "done", ""), f"after {last}: {done.stderr[-2000:]}"
 
@@ -104,26 +98,25 @@ except Exception as error:
 """
 
 
-def test_a_message_with_a_null_byte(archive: a2store.Archive) -> None:
+def test_a_message_with_a_null_byte(fresh: a2store.Archive) -> None:
     """The message quotes a column name, and readers of the Arrow stream get it as a C string."""
-    path = Path(archive.files("steps")[0])
+    path = Path(fresh.files("steps")[0])
     path.write_bytes(with_schema(path.read_bytes(), b"max_score", b"max\0score"))
-    command = [sys.executable, "-c", NUL, str(archive.path)]
-    done = subprocess.run(command, capture_output=True, check=False, timeout=HANGS, text=True)
+    done = python("-c", NUL, fresh.path)
     assert done.returncode == 0, (done.returncode, done.stderr[-1000:])
     assert done.stdout.strip() != ""
     assert "panicked" not in done.stderr
 
 
-def test_ingest_over_damaged_runs(archive: a2store.Archive, runs: list[Path], tmp_path: Path) -> None:
+def test_ingest_over_damaged_runs(fresh: a2store.Archive, runs: list[Path], tmp_path: Path) -> None:
     """For any damage, ingest adds no run twice, and reports the files that it cannot read."""
-    name = Path(archive.files("runs")[0]).relative_to(archive.path)
-    good = (archive.path / name).read_bytes()
-    before = contents(archive.path)
+    name = Path(fresh.files("runs")[0]).relative_to(fresh.path)
+    good = (fresh.path / name).read_bytes()
+    before = contents(fresh.path)
     wrong = []
     positions = range(0, len(good), max(1, len(good) // (5 * POSITIONS)))
     for at in positions:
-        path = copied(archive.path, tmp_path / "copy.a2")
+        path = copied(fresh.path, tmp_path / "copy.a2")
         (path / name).write_bytes(good[:at] + bytes([good[at] ^ 1 << at % 8]) + good[at + 1 :])
         there = contents(path)
         opened = a2store.Archive.open(path)
@@ -139,12 +132,12 @@ def test_ingest_over_damaged_runs(archive: a2store.Archive, runs: list[Path], tm
             if (report.accepted, report.duplicates) != (2, 6):
                 wrong.append(f"byte {at}: {report}")
     assert not wrong, f"{len(wrong)} of {len(positions)}: {wrong[:5]}"
-    assert contents(archive.path) == before
+    assert contents(fresh.path) == before
 
 
-def test_a_missing_file_is_named(archive: a2store.Archive, runs: list[Path]) -> None:
+def test_a_missing_file_is_named(fresh: a2store.Archive, runs: list[Path]) -> None:
     for table in ("steps", "runs"):
-        path = copied(archive.path, archive.path.parent / f"{table}.a2")
+        path = copied(fresh.path, fresh.path.parent / f"{table}.a2")
         opened = a2store.Archive.open(path)
         file = Path(opened.files("steps" if table == "steps" else "runs")[1])
         file.unlink()
@@ -157,6 +150,6 @@ def test_a_missing_file_is_named(archive: a2store.Archive, runs: list[Path]) -> 
                 opened.ingest(runs[:8], progress=False)
             assert caught.value.path == file
     # The other table and the other versions still work.
-    opened = a2store.Archive.open(archive.path.parent / "steps.a2")
+    opened = a2store.Archive.open(fresh.path.parent / "steps.a2")
     assert opened.sql("SELECT max_score FROM runs").count() == 6
     assert len(tables(a2store.Archive.open(opened.path, version=2))["steps"]) == 60

@@ -18,7 +18,6 @@ from archives import (
     assert_same_tables,
     chunks,
     contents,
-    copied,
     forge,
     grow,
     manifest_name,
@@ -43,11 +42,6 @@ def template(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path
     return Path(archive.path)
 
 
-@pytest.fixture
-def archive(template: Path, tmp_path: Path) -> a2store.Archive:
-    return a2store.Archive.open(copied(template, tmp_path / "games.a2"))
-
-
 def contents_of_versions(archive: a2store.Archive, first: int) -> dict[int, Tables]:
     versions = range(first, archive.version + 1)
     return {version: tables(a2store.Archive.open(archive.path, version=version)) for version in versions}
@@ -67,30 +61,30 @@ def backdate(path: Path, secs: float) -> None:
     os.utime(path, (then, then))
 
 
-def test_nothing_is_old_enough(archive: a2store.Archive) -> None:
-    there = contents(archive.path)
+def test_nothing_is_old_enough(fresh: a2store.Archive) -> None:
+    there = contents(fresh.path)
     for options in ({}, {"older_than": timedelta(days=1)}, {"older_than": 3600.0}, {"older_than": 10**9}):
-        report = archive.expire(**options)
+        report = fresh.expire(**options)
         assert (report.first_version, report.num_versions, report.num_files, report.paths) == (1, 0, 0, [])
-    assert (archive.version, contents(archive.path)) == (9, there)
+    assert (fresh.version, contents(fresh.path)) == (9, there)
 
 
 @pytest.mark.parametrize("older_than", [0, timedelta(0)])
-def test_expire_all_versions_except_the_newest(archive: a2store.Archive, older_than: float | timedelta) -> None:
-    last = tables(archive)
-    before = contents(archive.path)
-    report = archive.expire(older_than=older_than)
+def test_expire_all_versions_except_the_newest(fresh: a2store.Archive, older_than: float | timedelta) -> None:
+    last = tables(fresh)
+    before = contents(fresh.path)
+    report = fresh.expire(older_than=older_than)
     # The expiry adds a version with the same rows.
-    assert (report.first_version, report.num_versions, archive.version) == (9, 8, 10)
-    assert_versions(archive.path, {9: last, 10: last})
-    gone = before.keys() - names(archive.path)
+    assert (report.first_version, report.num_versions, fresh.version) == (9, 8, 10)
+    assert_versions(fresh.path, {9: last, 10: last})
+    gone = before.keys() - names(fresh.path)
     data = {name for name in gone if name.endswith(".parquet")}
     assert report.num_files == len(data) == 12
     assert report.num_bytes == sum(len(before[name]) for name in data)
     assert gone == data | {manifest_name(version) for version in range(1, 9)}
     assert sorted(gone) == sorted(report.paths)
-    report = archive.expire(older_than=older_than)
-    assert (report.first_version, report.num_versions, archive.version) == (10, 1, 11)
+    report = fresh.expire(older_than=older_than)
+    assert (report.first_version, report.num_versions, fresh.version) == (10, 1, 11)
 
 
 def test_expire_at_a_time_between_two_commits(runs: list[Path], tmp_path: Path) -> None:
@@ -111,60 +105,60 @@ def test_expire_at_a_time_between_two_commits(runs: list[Path], tmp_path: Path) 
     assert_versions(archive.path, kept | {8: kept[7]})
 
 
-def test_a_dry_run_lists_the_files_to_remove(archive: a2store.Archive) -> None:
-    (archive.path / "steps" / ".staged-abc.tmp").write_bytes(b"left")
-    (archive.path / "runs" / ("0" * 32 + ".parquet")).write_bytes(b"nobody's")
-    before = contents(archive.path)
-    planned = archive.expire(dry_run=True, **NOW)
-    assert (archive.version, contents(archive.path)) == (9, before)
-    done = archive.expire(**NOW)
+def test_a_dry_run_lists_the_files_to_remove(fresh: a2store.Archive) -> None:
+    (fresh.path / "steps" / ".staged-abc.tmp").write_bytes(b"left")
+    (fresh.path / "runs" / ("0" * 32 + ".parquet")).write_bytes(b"nobody's")
+    before = contents(fresh.path)
+    planned = fresh.expire(dry_run=True, **NOW)
+    assert (fresh.version, contents(fresh.path)) == (9, before)
+    done = fresh.expire(**NOW)
     assert planned.paths == done.paths
     facts = [(each.first_version, each.num_versions, each.num_files, each.num_bytes) for each in (planned, done)]
     assert facts[0] == facts[1]
-    gone = before.keys() - names(archive.path)
+    gone = before.keys() - names(fresh.path)
     assert gone == set(planned.paths)
     assert {"steps/.staged-abc.tmp", "runs/" + "0" * 32 + ".parquet"} <= gone
-    added = names(archive.path) - before.keys()
+    added = names(fresh.path) - before.keys()
     assert all(name.startswith("_versions/") for name in added)
 
 
-def test_expired_versions(archive: a2store.Archive) -> None:
-    archive.expire(**NOW)
+def test_expired_versions(fresh: a2store.Archive) -> None:
+    fresh.expire(**NOW)
     for version in (0, 1, 8, 11, 2**63):
         with pytest.raises(a2store.VersionNotFoundError, match=re.escape("9..=10")) as caught:
-            a2store.Archive.open(archive.path, version=version)
-        assert (caught.value.kind, caught.value.path) == ("version_not_found", archive.path)
+            a2store.Archive.open(fresh.path, version=version)
+        assert (caught.value.kind, caught.value.path) == ("version_not_found", fresh.path)
         assert f"version {version}" in str(caught.value)
 
 
-def test_leftovers_stay_for_their_grace_period(archive: a2store.Archive) -> None:
+def test_leftovers_stay_for_their_grace_period(fresh: a2store.Archive) -> None:
     stray = "0123456789abcdef" * 2 + ".parquet"
-    archive.tag("newest")
+    fresh.tag("newest")
     leftovers = [f"{folder}/.staged-x1.tmp" for folder in ("_versions", "_tags", "runs", "steps")]
     nobodys = [f"{folder}/{stray}" for folder in ("runs", "steps")]
     others = ["steps/notes.txt", "_versions/notes.tmp", "runs/.staged-no"]
-    before = names(archive.path)
+    before = names(fresh.path)
     for name in [*leftovers, *nobodys, *others]:
-        (archive.path / name).write_bytes(b"12345")
-        backdate(archive.path / name, DAY - 60)
-    report = archive.expire(older_than=10**9)
+        (fresh.path / name).write_bytes(b"12345")
+        backdate(fresh.path / name, DAY - 60)
+    report = fresh.expire(older_than=10**9)
     assert (report.num_files, report.paths) == (0, [])
     for name in [*leftovers, *nobodys, *others]:
-        backdate(archive.path / name, DAY + 60)
-    (archive.path / "steps" / ".staged-new.tmp").write_bytes(b"a writer's")
-    report = archive.expire(older_than=10**9)
+        backdate(fresh.path / name, DAY + 60)
+    (fresh.path / "steps" / ".staged-new.tmp").write_bytes(b"a writer's")
+    report = fresh.expire(older_than=10**9)
     assert (report.num_files, report.num_bytes, report.num_versions) == (2, 10, 0)
     assert sorted(report.paths) == sorted([*leftovers, *nobodys])
     # Files of unknown origin stay, and so do files of a commit, at any age.
-    assert archive.version == 10
+    assert fresh.version == 10
     before.add(manifest_name(10))
-    assert names(archive.path) == before | {*others, "steps/.staged-new.tmp"}
-    report = archive.expire(older_than=10**9, grace=timedelta(0))
+    assert names(fresh.path) == before | {*others, "steps/.staged-new.tmp"}
+    report = fresh.expire(older_than=10**9, grace=timedelta(0))
     assert report.paths == ["steps/.staged-new.tmp"]
     for name in before:
-        backdate(archive.path / name, 100 * DAY)
-    assert archive.expire(older_than=10**9, grace=0).paths == []
-    assert archive.verify(progress=False).problems == []
+        backdate(fresh.path / name, 100 * DAY)
+    assert fresh.expire(older_than=10**9, grace=0).paths == []
+    assert fresh.verify(progress=False).problems == []
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
@@ -198,18 +192,18 @@ def test_any_order_of_work(runs: list[Path], tmp_path: Path, seed: int) -> None:
     assert len(left) == 2
 
 
-def test_the_command(archive: a2store.Archive) -> None:
-    text = run_command("expire", archive.path, "--older-than", "0s").stdout
+def test_the_command(fresh: a2store.Archive) -> None:
+    text = run_command("expire", fresh.path, "--older-than", "0s").stdout
     assert text.startswith("8 versions and 12 data files (")
     assert ") would be removed; version 9 is the oldest" in text
     assert text.endswith("nothing was changed; --yes removes them\n")
-    assert run_command("expire", archive.path, "--older-than", "0s").stdout == text
-    assert '"dry_run":true' in run_command("expire", archive.path, "--older-than", "0s", "--json").stdout
-    assert archive.version == a2store.Archive.open(archive.path).version
-    text = run_command("expire", archive.path, "--older-than", "0s", "--yes", "--json").stdout
+    assert run_command("expire", fresh.path, "--older-than", "0s").stdout == text
+    assert '"dry_run":true' in run_command("expire", fresh.path, "--older-than", "0s", "--json").stdout
+    assert fresh.version == a2store.Archive.open(fresh.path).version
+    text = run_command("expire", fresh.path, "--older-than", "0s", "--yes", "--json").stdout
     assert '"first_version":9' in text
     assert '"num_files":12' in text
     assert '"dry_run":false' in text
-    assert run_command("expire", archive.path).stdout.startswith("0 versions and ")
-    run_command("expire", archive.path, "--older-than", "soon", status=2)
-    run_command("info", archive.path, "--version", "3", status=2)
+    assert run_command("expire", fresh.path).stdout.startswith("0 versions and ")
+    run_command("expire", fresh.path, "--older-than", "soon", status=2)
+    run_command("info", fresh.path, "--version", "3", status=2)

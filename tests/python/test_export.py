@@ -135,8 +135,7 @@ def test_originals_survive_compaction_and_a_second_archive(kept: Kept, tmp_path:
     archive = a2store.Archive.open(archives.copied(kept.archive.path, tmp_path / "games.a2"))
     archive.compact(progress=False)
     assert export(archive, tmp_path / "one").runs == len(kept.files)
-    again = a2store.Archive.create(tmp_path / "again.a2")
-    again.ingest(tmp_path / "one", progress=False)
+    again = archives.ingested(tmp_path / "again.a2", tmp_path / "one")
     export(again, tmp_path / "two")
     for name in names(tmp_path / "one"):
         assert (
@@ -170,8 +169,7 @@ def test_run_files_of_the_other_format_have_the_same_content(kept: Kept, tmp_pat
 def test_real_files_are_exported_unchanged(fixtures: Path, tmp_path: Path) -> None:
     paths = sorted(path for path in (fixtures / "runs").iterdir() if path.suffix in (".bin", ".a2run2"))
     for number, source in enumerate((fixtures / "runs", fixtures / "mixed.a2pack")):
-        archive, out = a2store.Archive.create(tmp_path / f"{number}.a2"), tmp_path / f"out{number}"
-        archive.ingest(source, progress=False)
+        archive, out = archives.ingested(tmp_path / f"{number}.a2", source), tmp_path / f"out{number}"
         export(archive, out)
         assert sorted((out / name).read_bytes() for name in names(out)) == sorted(path.read_bytes() for path in paths)
 
@@ -202,8 +200,7 @@ def test_more_than_a_thousand_files_go_to_folders_of_a_thousand(tmp_path: Path) 
     played = [replace(game, start_unix_s=1 + place) for place in range(1003)]
     payloads = [Payload(oracle.encode_a2run2(game), A2RUN2) for game in played]
     formats.write_pack(tmp_path / "a.a2pack", payloads, align=8)
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    archive.ingest(tmp_path / "a.a2pack", progress=False)
+    archive = archives.ingested(tmp_path / "games.a2", tmp_path / "a.a2pack")
     report = export(archive, tmp_path / "out")
     assert (report.runs, report.num_files) == (1003, 1003)
     files = sorted((tmp_path / "out").rglob("*.a2run2"), key=lambda path: path.name)

@@ -16,7 +16,7 @@ import pytest
 
 import a2store
 import formats
-from archives import run_command
+from archives import first_ingest, run_command
 from games import play
 from oracle import Branches, Game, crc32c, encode_a2run2
 
@@ -68,8 +68,7 @@ def test_an_outdated_manifest_and_files_that_disagree(games: list[Game], tmp_pat
     formats.write_dataset(folder, games)
     outdate(folder, 5, games)
     formats.execute(folder / "metadata.db", statement)
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    report = archive.ingest(folder, progress=False)
+    _, report = first_ingest(tmp_path / "games.a2", folder)
     assert (report.accepted, len(report.errors)) == (0, 1)
     assert "num_steps of the manifest" in report.errors[0].message
 
@@ -99,8 +98,7 @@ def test_a_pack_dat_whose_appended_runs_have_wrong_places(games: list[Game], tmp
         (first,) = struct.unpack_from("<I", data, offset + 4)
         struct.pack_into("<I", data, offset + 4, first + before)
     save_pack_dat(path, data)
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    report = archive.ingest(path, progress=False)
+    archive, report = first_ingest(tmp_path / "games.a2", path)
     assert (report.errors, report.accepted) == ([], len(games))
     assert boards_of(archive) == [board for game in games for board in game.boards]
     # A copy has the right places.
@@ -117,8 +115,7 @@ def test_a_start_beyond_the_calendar(
     changed = [dataclasses.replace(game, start_unix_s=start if number == 2 else 9) for number, game in enumerate(games)]
     write = formats.write_pack_dat if kind == "packdat" else formats.write_dataset
     write(tmp_path / "in", changed)
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    report = archive.ingest(tmp_path / "in", progress=False)
+    archive, report = first_ingest(tmp_path / "games.a2", tmp_path / "in")
     assert (report.errors, report.accepted) == ([], len(games))
     starts = pa.table(archive.sql("SELECT start_time FROM runs ORDER BY run_id"))["start_time"].to_pylist()
     assert [start and start.timestamp() for start in starts] == [None if k == 2 else 9 for k in range(len(games))]

@@ -17,9 +17,11 @@ import torch
 import a2store
 import formats
 from a2store.critic import CriticData, embed
+from archives import first_ingest
 from games import play
 from macroxue_packs import TABLES
-from oracle import Array, Game, cells, slide, spawns
+from oracle import Array, Game, cells
+from sources import derived_moves
 
 FIRST_ID = 40
 
@@ -82,19 +84,10 @@ def games() -> list[Game]:
     return [play(rng, rng.choice([1, 30, 80, 200])) for _ in range(20)]
 
 
-def derived(game: Game) -> list[int | None]:
-    """Return the moves that the boards determine."""
-    moves: list[int | None] = []
-    for board, after in zip(game.boards, [*game.boards[1:], None], strict=True):
-        slid = [(move, slide(board, move)) for move in range(4)]
-        fits = [move for move, there in slid if after is not None and there != board and spawns(there, after)]
-        moves.append(fits[0] if len(fits) == 1 else None)
-    return moves
-
-
 def expected_table(recorded: Recorded) -> dict[str, list[Any]]:
     keys = [(FIRST_ID + number, step) for number, game in enumerate(recorded.games) for step in range(len(game))]
-    moves = [255 if move is None else move for game in recorded.games for move in derived(game)]
+    derived = [derived_moves(range(len(game)), game.boards) for game in recorded.games]
+    moves = [255 if move is None else move for of_game in derived for move in of_game]
     boards = [board for game in recorded.games for board in game.boards]
     return {
         "run_id": [run_id for run_id, _ in keys],
@@ -115,8 +108,7 @@ def test_interleaved_rows_are_read_in_the_order_of_steps(
     for name, values in expected.items():
         assert table[name].tolist() == values, name
 
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    report = archive.ingest(folder, progress=False)
+    archive, report = first_ingest(tmp_path / "games.a2", folder)
     assert (report.errors, report.accepted, report.num_steps) == ([], len(games), len(recorded.rows))
     steps = pa.table(archive.sql("SELECT run_id, step_index, board, move FROM steps ORDER BY run_id, step_index"))
     assert steps["board"].to_pylist() == expected["board"]
@@ -234,8 +226,7 @@ def test_a_step_beyond_the_end_of_its_game_is_reported(games: list[Game], tmp_pa
     last = np.flatnonzero(recorded.rows["run_id"] == FIRST_ID + number)[-1]
     recorded.rows["step_idx"][last] = len(games[number]) + 3
     np.save(tmp_path / "session" / "steps-000001.npy", recorded.rows)
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    report = archive.ingest(tmp_path / "session", progress=False)
+    _, report = first_ingest(tmp_path / "games.a2", tmp_path / "session")
     (error,) = report.errors
     assert report.accepted == len(games) - 1
     steps = len(games[number])

@@ -17,8 +17,6 @@ from faults.checks import LONG
 from faults.shim import Shim, python, read_log
 from packs import flip
 
-pytest_plugins = ["faults.plugin"]
-
 POSITIONS = 10**6 if LONG else 25
 """The number of offsets in each file at which a bit is flipped."""
 
@@ -57,11 +55,6 @@ def outcome(work: Callable[[a2store.Archive], Any], archive: a2store.Archive) ->
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     runs = short_runs(tmp_path_factory.mktemp("short") / "runs", 8)
     return Path(grow(tmp_path_factory.mktemp("template") / "games.a2", [runs[:5], runs[5:]]).path)
-
-
-@pytest.fixture
-def archive(template: Path, tmp_path: Path) -> a2store.Archive:
-    return a2store.Archive.open(copied(template, tmp_path / "games.a2"))
 
 
 def flipped(template: Path, folder: Path, table: Table) -> Iterator[tuple[Path, Path]]:
@@ -105,31 +98,31 @@ def test_a_query_raises_an_error_with_the_file_or_returns_the_right_answer(
     assert answers > 0
 
 
-def test_without_checksums_files_are_not_compared(archive: a2store.Archive) -> None:
-    file = Path(archive.files("steps")[0])
+def test_without_checksums_files_are_not_compared(fresh: a2store.Archive) -> None:
+    file = Path(fresh.files("steps")[0])
     # The bit is in the first page of the first column, run_id, which this query does not need.
     flip(file, 40)
     query = "SELECT sum(board % 1000) AS sum FROM steps"
     with pytest.raises(a2store.DamagedError) as caught:
-        answer(archive, query)
+        answer(fresh, query)
     assert caught.value.path == file
-    unchecked = a2store.Archive.open(archive.path, checksums=False)
+    unchecked = a2store.Archive.open(fresh.path, checksums=False)
     assert len(answer(unchecked, query)) == 1
     # Metadata that was read without comparing is not used by queries with checksums.
     for checksums in (None, True):
         with pytest.raises(a2store.DamagedError):
-            answer(a2store.Archive.open(archive.path, checksums=checksums), query)
+            answer(a2store.Archive.open(fresh.path, checksums=checksums), query)
 
 
-def test_a_change_after_the_first_read_is_noticed(archive: a2store.Archive) -> None:
-    file = Path(archive.files("steps")[0])
+def test_a_change_after_the_first_read_is_noticed(fresh: a2store.Archive) -> None:
+    file = Path(fresh.files("steps")[0])
     good, query = file.read_bytes(), "SELECT sum(board % 1000) AS sum FROM steps"
-    right = answer(archive, query)
+    right = answer(fresh, query)
     flip(file, len(good) // 2)
     with pytest.raises(a2store.DamagedError):
-        answer(archive, query)
+        answer(fresh, query)
     file.write_bytes(good)
-    assert answer(archive, query) == right
+    assert answer(fresh, query) == right
 
 
 TWICE = """
@@ -146,8 +139,8 @@ mark()
 """
 
 
-def test_a_process_compares_each_file_once(archive: a2store.Archive, shim: Shim, tmp_path: Path) -> None:
-    root, log = Path(archive.path), tmp_path / "log"
+def test_a_process_compares_each_file_once(fresh: a2store.Archive, shim: Shim, tmp_path: Path) -> None:
+    root, log = Path(fresh.path), tmp_path / "log"
     (root / "mark").write_bytes(b"")
     done = python("-c", TWICE, root, environment=shim.environment(root, log))
     assert done.returncode == 0, done.stderr

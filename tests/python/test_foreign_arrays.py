@@ -199,15 +199,8 @@ REFUSED: dict[str, tuple[Any, str]] = {
 def test_other_types(tmp_path: Path, name: str, mmap: bool) -> None:
     dtype, field = REFUSED[name]
     path = saved(np.zeros(3, dtype), tmp_path / "other.npy")
-    with pytest.raises((a2store.Error, ValueError), match=field):
+    with pytest.raises(a2store.Error, match=field) as caught:
         load(path, mmap)
-
-
-@pytest.mark.parametrize("dtype", [PACKED[1:], [*PACKED, ("name", "S8")], "<u8"], ids=["no board", "bytes", "plain"])
-def test_errors_name_the_file(packed: Array, tmp_path: Path, dtype: Any) -> None:
-    path = saved(np.zeros(3, dtype), tmp_path / "other.npy")
-    with pytest.raises(a2store.Error) as caught:
-        load(path)
     assert str(path) in str(caught.value)
     assert caught.value.path == path
 

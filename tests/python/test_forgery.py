@@ -30,7 +30,7 @@ SCORE = 0x0123456789AB
 
 
 @pytest.fixture(scope="module")
-def small(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def template(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An archive of three versions with two runs each.
 
     The third version has a run with an original and a run that breaks the rules.
@@ -66,8 +66,7 @@ FORGERIES: list[tuple[str, Callable[[dict[str, Any]], object], str]] = [
 
 
 @pytest.mark.parametrize(("change", "what"), [case[1:] for case in FORGERIES], ids=[c[0] for c in FORGERIES])
-def test_forged_manifests(small: Path, tmp_path: Path, change: Callable[[dict[str, Any]], object], what: str) -> None:
-    path = copied(small, tmp_path / "games.a2")
+def test_forged_manifests(path: Path, change: Callable[[dict[str, Any]], object], what: str) -> None:
     forge(path, 3, change)
     assert (manifest_name(3), None, what) in found(path)
 
@@ -84,17 +83,13 @@ FORGED_ENTRIES: list[tuple[dict[str, object], str]] = [
 
 @pytest.mark.parametrize(("change", "what"), FORGED_ENTRIES, ids=[next(iter(c[0])) for c in FORGED_ENTRIES])
 @pytest.mark.parametrize("table", ["steps", "runs"])
-def test_forged_facts_about_files(
-    small: Path, tmp_path: Path, table: Table, change: dict[str, object], what: str
-) -> None:
-    path = copied(small, tmp_path / "games.a2")
+def test_forged_facts_about_files(path: Path, table: Table, change: dict[str, object], what: str) -> None:
     name = data_files(path, table)[-1]
     forge(path, 4, lambda fields: entry(fields, table).update(change))
     assert (name, None, what) in found(path)
 
 
-def test_a_file_that_is_listed_twice(small: Path, tmp_path: Path) -> None:
-    path = copied(small, tmp_path / "games.a2")
+def test_a_file_that_is_listed_twice(path: Path) -> None:
     forge(path, 4, lambda fields: fields["files"].append(entry(fields, "runs")))
     assert manifest_name(4) in {name for name, _, _ in found(path)}
 
@@ -168,52 +163,42 @@ STEPS: dict[str, tuple[Change, int | None, str]] = {
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_forged_steps(small: Path, tmp_path: Path, name: str) -> None:
+def test_forged_steps(path: Path, name: str) -> None:
     change, run_id, what = STEPS[name]
-    path = copied(small, tmp_path / "games.a2")
     file = forge_data(path, 3, "steps", change)
     seen = {(each, number if run_id is not None else None, which) for each, number, which in found(path)}
     runs_file = data_files(path, "runs")[1]
     assert {(file, run_id, what), (runs_file, run_id, what)} & seen, seen
 
 
-def test_steps_with_values_that_has_evs_denies(small: Path, tmp_path: Path) -> None:
-    path = copied(small, tmp_path / "games.a2")
+def test_steps_with_values_that_has_evs_denies(path: Path) -> None:
     file = forge_data(path, 3, "steps", changed("has_evs", 3, lambda has: not has))
     assert {(file, 2, name) for name in oracle.EV_COLUMNS} & found(path)
 
 
-def test_a_file_rewritten_by_another_writer_is_valid(small: Path, tmp_path: Path) -> None:
+def test_a_file_rewritten_by_another_writer_is_valid(path: Path) -> None:
     """Verification detects wrong content, not a different writer program."""
-    path = copied(small, tmp_path / "games.a2")
     for version in (2, 3, 4):
         for table in ("steps", "runs"):
             forge_data(path, version, table, lambda table: table)
     assert found(path) == set()
 
 
-OTHER_STEPS: dict[str, tuple[Change, int]] = {
-    "board": (other_board, 0),
-    "move": (other_move, 0),
-    "value": (lambda table: changed(value(table, 5)[0], 5, lambda ev: ev + 1)(table), 0),
-    "spawn": (changed("board", 19, lambda board: board ^ (1 << 60)), 0),
+OTHER_STEPS: dict[str, Change] = {
+    "board": other_board,
+    "value": lambda table: changed(value(table, 5)[0], 5, lambda ev: ev + 1)(table),
+    "spawn": changed("board", 19, lambda board: board ^ (1 << 60)),
 }
 
 
 @pytest.mark.parametrize("name", OTHER_STEPS)
-def test_steps_of_another_game(small: Path, tmp_path: Path, name: str) -> None:
-    change, run_id = OTHER_STEPS[name]
-    path = copied(small, tmp_path / "games.a2")
-    file = forge_data(path, 2, "steps", change)
-    assert {what for each, number, what in found(path) if (each, number) == (file, run_id)} & {
-        "digest",
-        "trajectory",
-        "max_exp",
-    }
+def test_steps_of_another_game(path: Path, name: str) -> None:
+    file = forge_data(path, 2, "steps", OTHER_STEPS[name])
+    wrong = {what for each, run_id, what in found(path) if (each, run_id) == (file, 0)}
+    assert wrong & {"digest", "trajectory", "max_exp"}
 
 
-def test_the_wrong_move_breaks_the_rules(small: Path, tmp_path: Path) -> None:
-    path = copied(small, tmp_path / "games.a2")
+def test_the_wrong_move_breaks_the_rules(path: Path) -> None:
     file = forge_data(path, 2, "steps", other_move)
     assert (file, 0, "trajectory") in found(path)
 
@@ -247,24 +232,22 @@ RUNS: dict[str, tuple[Change, int | None, str]] = {
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_forged_runs(small: Path, tmp_path: Path, name: str) -> None:
+def test_forged_runs(path: Path, name: str) -> None:
     change, run_id, what = RUNS[name]
-    path = copied(small, tmp_path / "games.a2")
     file = forge_data(path, 4, "runs", change)
     seen = found(path)
     assert (run_id, what) in {(number, each) for _, number, each in seen}, seen
     assert {each for each, _, _ in seen} & {file, data_files(path, "steps")[2]}
 
 
-def test_columns_of_another_type(small: Path, tmp_path: Path) -> None:
+def test_columns_of_another_type(template: Path, path: Path, tmp_path: Path) -> None:
     def retyped(table: Any) -> Any:
         at = table.column_names.index("max_score")
         return table.set_column(at, "max_score", table["max_score"].cast(pa.uint64()))
 
-    path = copied(small, tmp_path / "games.a2")
     file = forge_data(path, 3, "steps", retyped)
     assert (file, None, "type of column max_score") in found(path)
     for column in ("board", "engine"):
-        path = copied(small, tmp_path / "games.a2")
+        path = copied(template, tmp_path / "games.a2")
         file = forge_data(path, 3, "steps", lambda table, column=column: table.drop_columns([column]))  # type: ignore[misc]
         assert (file, None, "columns") in found(path)

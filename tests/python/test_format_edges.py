@@ -7,8 +7,6 @@ import os
 import shutil
 import sqlite3
 import struct
-import subprocess
-import sys
 from pathlib import Path
 from random import Random
 
@@ -18,7 +16,8 @@ import pytest
 import a2store
 import games
 import logs
-from archives import run_command
+from archives import first_ingest, run_a2pack, run_command, simulated
+from faults.shim import python
 from oracle import crc32c
 
 
@@ -30,9 +29,7 @@ def some(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_row_groups_are_exported_in_parallel(tmp_path: Path) -> None:
-    a2store.simulate(tmp_path / "runs", runs=3_200, seed=1, depth=0, progress=False)
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    archive.ingest(tmp_path / "runs", progress=False)
+    archive = simulated(tmp_path, runs=3_200, seed=1, depth=0)
     assert len(archive.files("steps")) == 1
     assert archive.num_steps > 2 << 19
     files = sorted((tmp_path / "runs").rglob("*.a2run2"))
@@ -66,8 +63,8 @@ for run in a2store.PackReader.open(sys.argv[1]):
 a2store.Archive.create(sys.argv[2]).ingest(sys.argv[1], workers=2, progress=False)
 print(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
 """
-    command = [sys.executable, "-c", code, str(pack), str(tmp_path / "games.a2")]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = python("-c", code, pack, tmp_path / "games.a2")
+    assert done.returncode == 0, done.stderr
     # All runs at once would take 330 MB, in addition to the 60 MB of an idle process.
     assert int(done.stdout) < 330 << 10
 
@@ -77,11 +74,7 @@ def test_outputs_never_replace_inputs(some: Path, tmp_path: Path) -> None:
     shutil.copytree(some, runs)
     first = sorted(runs.iterdir())[0]
     before = {path: path.read_bytes() for path in runs.iterdir()}
-    a2pack = str(Path(sys.executable).with_name("a2pack"))
-    command = [a2pack, "pack", "--input", str(runs), "--output", str(first)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2, done.stderr
-    assert "is not a pack" in done.stderr
+    assert "is not a pack" in run_a2pack("pack", "--input", runs, "--output", first, status=2).stderr
     pack = tmp_path / "x.a2pack"
     a2store.convert(runs, pack, format="a2pack", progress=False)
     with pytest.raises(ValueError, match="a file other than the pack"):
@@ -101,8 +94,7 @@ def test_pipes_among_the_files_do_not_block(some: Path, tmp_path: Path) -> None:
     a2store.convert(some, dataset, format="npy", progress=False)
     (dataset / "manifest.json").unlink()
     os.mkfifo(dataset / "manifest.json")
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    report = archive.ingest(tmp_path, progress=False)
+    _, report = first_ingest(tmp_path / "games.a2", tmp_path)
     assert (report.accepted, report.rejected) == (0, 1)
 
 
@@ -112,8 +104,7 @@ def test_hidden_folders_and_zeros_hold_no_runs(some: Path, tmp_path: Path) -> No
         shutil.copytree(some, tree / name)
     for length in (11, 4096):
         (tree / f"{length}.db-journal").write_bytes(bytes(length))
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    report = archive.ingest(tree, progress=False)
+    archive, report = first_ingest(tmp_path / "games.a2", tree)
     assert (report.accepted, report.rejected, len(report.ignored)) == (0, 0, 2)
     assert archive.ingest(tree / ".git", progress=False).accepted == 12, "what is named itself is read"
 
@@ -125,8 +116,7 @@ def test_a_run_with_gaps_in_a_dataset_is_rejected(some: Path, tmp_path: Path) ->
     starts = np.flatnonzero(rows["step_index"] == 0)
     rows["step_index"][starts[4] + 3 : starts[5]] += 1
     np.save(tmp_path / "set" / "steps.npy", rows)
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    report = archive.ingest(tmp_path / "set", progress=False)
+    archive, report = first_ingest(tmp_path / "games.a2", tmp_path / "set")
     assert (report.accepted, [error.run for error in report.errors]) == (11, [4])
     # Rows with an unknown layout raise a header error; they do not count as a missing dataset.
     aligned = np.zeros(3, [("board", "<u8"), ("move", "<i4")])

@@ -6,8 +6,6 @@ import json
 import os
 import random
 import struct
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ import pytest
 
 import a2store
 import oracle
+from faults.shim import python
 
 FOOTER = struct.Struct("<QQIIII8s")
 
@@ -109,7 +108,7 @@ def test_a_footer_larger_than_memory(saved: Path) -> None:
         lengths = (2, 2**32 - 1)
         file.write(struct.pack("<QQII", 0, size - sum(lengths), *lengths) + struct.pack("<II8s", 0, 0, b"A2TABLE\x01"))
     assert rows > 0
-    done = subprocess.run([sys.executable, "-c", LOAD, saved], capture_output=True, check=False, text=True)
+    done = python("-c", LOAD, saved)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "memory_limit\n"
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import pytest
 
 import a2store
 import oracle
+from faults.shim import python
 
 WORKERS = 2
 BOUND_BYTES = (100 + 50 * WORKERS) << 20
@@ -31,8 +30,8 @@ print(json.dumps({"peak": peak << 10, "num_bytes": report.num_bytes, "runs": rep
 
 def ingested(runs: Path, archive: Path) -> dict[str, int]:
     """Ingest in a separate process, and return its peak memory."""
-    command = [sys.executable, "-c", SCRIPT, str(runs), str(archive), str(WORKERS)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = python("-c", SCRIPT, runs, archive, WORKERS)
+    assert done.returncode == 0, done.stderr
     figures: dict[str, int] = json.loads(done.stdout)
     return figures
 

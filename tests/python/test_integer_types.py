@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import a2store
+from duck import of_files
 
 SOURCE = "FROM steps ORDER BY run_id, step_index"
 TOP_BIT = 2**63
@@ -217,39 +217,26 @@ def test_the_minus_of_other_types(archive: a2store.Archive) -> None:
 # Counts and sums
 
 
-@pytest.mark.parametrize(
-    "select",
-    [
-        "row_number() OVER (PARTITION BY run_id ORDER BY step_index) - 10",
-        "rank() OVER (PARTITION BY run_id ORDER BY move) - 10",
-        "dense_rank() OVER (PARTITION BY run_id ORDER BY move) - 10",
-        "ntile(4) OVER (PARTITION BY run_id ORDER BY step_index) - 10",
-        "sum(move) OVER (PARTITION BY run_id ORDER BY step_index) - 1000",
-        "sum(move) OVER (PARTITION BY run_id ORDER BY step_index ROWS 3 PRECEDING) - 1000",
-        "sum(has_evs) OVER (PARTITION BY run_id) - 1000",
-    ],
-)
-def test_counts_and_sums_over_windows_are_signed(archive: a2store.Archive, select: str) -> None:
-    steps = pa.table(archive.sql("SELECT * FROM steps"))
-    sql = f"SELECT run_id, step_index, {select} AS value FROM steps ORDER BY run_id, step_index"
-    table = pa.table(archive.sql(sql))
-    assert table["value"].type == pa.int64()
-    expected = duckdb.connect().execute(sql).fetchall()
-    assert [tuple(row.values()) for row in table.to_pylist()] == expected
-    assert min(table["value"].to_pylist()) < 0 < len(steps)
+OF_STEPS = "SELECT run_id, step_index, {} AS value FROM steps ORDER BY run_id, step_index"
+WINDOWS = [
+    "row_number() OVER (PARTITION BY run_id ORDER BY step_index) - 10",
+    "rank() OVER (PARTITION BY run_id ORDER BY move) - 10",
+    "dense_rank() OVER (PARTITION BY run_id ORDER BY move) - 10",
+    "ntile(4) OVER (PARTITION BY run_id ORDER BY step_index) - 10",
+    "sum(move) OVER (PARTITION BY run_id ORDER BY step_index) - 1000",
+    "sum(move) OVER (PARTITION BY run_id ORDER BY step_index ROWS 3 PRECEDING) - 1000",
+    "sum(has_evs) OVER (PARTITION BY run_id) - 1000",
+]
+OF_RUNS = "SELECT run_id, {} - 100000 AS value FROM steps GROUP BY run_id ORDER BY run_id"
+SUMS = ["sum(move)", "sum(DISTINCT move)", "sum(step_index) FILTER (WHERE move = 1)", "sum(has_evs)", "sum(move = 1)"]
 
 
-@pytest.mark.parametrize(
-    "select",
-    ["sum(move)", "sum(DISTINCT move)", "sum(step_index) FILTER (WHERE move = 1)", "sum(has_evs)", "sum(move = 1)"],
-)
-def test_sums_of_groups_are_signed(archive: a2store.Archive, select: str) -> None:
-    steps = pa.table(archive.sql("SELECT * FROM steps"))
-    sql = f"SELECT run_id, {select} - 100000 AS value FROM steps GROUP BY run_id ORDER BY run_id"
+@pytest.mark.parametrize("sql", [*map(OF_STEPS.format, WINDOWS), *map(OF_RUNS.format, SUMS)])
+def test_counts_and_sums_are_signed(archive: a2store.Archive, sql: str) -> None:
     table = pa.table(archive.sql(sql))
     assert table["value"].type == pa.int64()
-    assert [tuple(row.values()) for row in table.to_pylist()] == duckdb.connect().execute(sql).fetchall()
-    assert len(steps)
+    assert [tuple(row.values()) for row in table.to_pylist()] == of_files(archive).execute(sql).fetchall()
+    assert min(table["value"].to_pylist()) < 0
 
 
 def test_sums_of_boards_are_unsigned(archive: a2store.Archive, columns: dict[str, Any]) -> None:

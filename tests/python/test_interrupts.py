@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import a2store
-from archives import command, copied, grow, manifest_path, names, short_runs
+from archives import command, grow, manifest_path, names, short_runs
+from faults.shim import python
 from threads import HANGS, eventually
 
 SCRIPT = """
@@ -43,13 +44,11 @@ def pipe(file):
 """
 
 
-def interrupted(work: str, *args: object, environment: dict[str, str] | None = None) -> None:
+def interrupted(work: str, *args: object) -> None:
     """Run the script and then this work in a separate process, which must end with KeyboardInterrupt."""
     lines = "\n".join("    " + line for line in work.splitlines())
     code = f"{SCRIPT}\ntry:\n{lines}\nexcept KeyboardInterrupt:\n    print('interrupted')\n"
-    command = [sys.executable, "-c", code, *map(str, args)]
-    env = {**os.environ, **(environment or {})}
-    done = subprocess.run(command, capture_output=True, check=False, timeout=HANGS, text=True, env=env)
+    done = python("-c", code, *args)
     assert (done.returncode, done.stdout) == (0, "interrupted\n"), done.stderr
 
 
@@ -57,11 +56,6 @@ def interrupted(work: str, *args: object, environment: dict[str, str] | None = N
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     runs = short_runs(tmp_path_factory.mktemp("short") / "runs", 4)
     return Path(grow(tmp_path_factory.mktemp("template") / "games.a2", [runs[:2], runs[2:]]).path)
-
-
-@pytest.fixture
-def path(template: Path, tmp_path: Path) -> Path:
-    return copied(template, tmp_path / "games.a2")
 
 
 @pytest.mark.parametrize(
@@ -141,8 +135,7 @@ print(mine.version)
 def test_a_refresh_never_moves_to_an_older_version(path: Path, tmp_path: Path) -> None:
     """Another thread has ingested through the same handle after the refresh read the log."""
     runs = short_runs(tmp_path / "runs", 6)[4:]
-    command = [sys.executable, "-c", SCRIPT + MOVED_ON, str(path), *map(str, runs)]
-    done = subprocess.run(command, capture_output=True, check=False, timeout=HANGS, text=True)
+    done = python("-c", SCRIPT + MOVED_ON, path, *runs)
     assert (done.returncode, done.stdout.split()) == (0, ["5", "5"]), done.stderr
     assert a2store.Archive.open(path).num_runs == 6
 
@@ -209,14 +202,12 @@ def test_a_command_that_is_interrupted_while_it_starts_ends_silently(tmp_path: P
         # The script that an installation of the package writes.
         words = [str(tmp_path / name)]
         (tmp_path / name).write_text("import sys\nfrom a2store._command import main\nsys.exit(main())\n")
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
-    done = subprocess.run([sys.executable, *words, "--version"], capture_output=True, check=False, env=env, text=True)
+    done = python(*words, "--version", environment={"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])})
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 def test_a_program_that_is_interrupted_while_it_imports_the_package_raises(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(STARTING)
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
     code = "try:\n    import a2store\nexcept KeyboardInterrupt:\n    print('interrupted')"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, env=env, text=True)
+    done = python("-c", code, environment={"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])})
     assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted\n", "")

@@ -18,8 +18,10 @@ import pytest
 import a2store
 import formats
 import games
+from archives import first_ingest
 from compare import assert_same
 from conftest import FIXTURES, WITHOUT_FIXTURES
+from oracle import lines
 from test_functions import refusal
 
 MOVES = ("up", "down", "left", "right")
@@ -35,18 +37,10 @@ class LargeGame:
     final: Cells
 
 
-def line_of(move: int, index: int) -> list[int]:
-    """Return the cells of a line, from the wall that the tiles slide to."""
-    column = [4 * row + index for row in range(4)]
-    row = [4 * index + place for place in range(4)]
-    return (column, column[::-1], row, row[::-1])[move]
-
-
 def slide(cells: Cells, move: int) -> tuple[Cells, int]:
     """Return the cells after a move and its reward, by the rules with tiles up to 65,536."""
     out, reward = [0] * 16, 0
-    for index in range(4):
-        line = line_of(move, index)
+    for line in lines(move):
         tiles = [cells[cell] for cell in line if cells[cell]]
         merged: list[int] = []
         while tiles:
@@ -128,8 +122,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory, logs: Path) -> a2store.Archive:
-    with_games = a2store.Archive.create(tmp_path_factory.mktemp("large") / "games.a2")
-    report = with_games.ingest(logs, progress=False)
+    with_games, report = first_ingest(tmp_path_factory.mktemp("large") / "games.a2", logs)
     assert (report.accepted, report.rejected, report.errors) == (len(GAMES), 0, [])
     return with_games
 
@@ -205,9 +198,6 @@ def turns() -> list[tuple[Any, Any]]:
     return found
 
 
-TURNS = turns()
-
-
 def test_batches_have_the_token_16(large: a2store.Archive, tmp_path: Path) -> None:
     table = large.sql("SELECT * FROM steps").materialize(progress=False)
     mapped = large.sql("SELECT * FROM steps").materialize(path=tmp_path / "rows.npy", progress=False)
@@ -237,7 +227,7 @@ def test_all_shares_have_the_mask(large: a2store.Archive) -> None:
 def test_symmetries_turn_the_mask(large: a2store.Archive) -> None:
     table = large.sql("SELECT * FROM steps").materialize(progress=False)
     (batch,) = table.loader(len(table), shuffle=False, symmetries=True, seed=4)
-    images = np.array([[np.array(cells).reshape(4, 4)[turn].ravel() for turn in TURNS] for cells in CELLS])
+    images = np.array([[np.array(cells).reshape(4, 4)[turn].ravel() for turn in turns()] for cells in CELLS])
     same = (images == batch.tokens[:, None]).all(axis=2)
     assert same.any(axis=1).all()
     assert not same[:, 0].all()
@@ -318,8 +308,7 @@ def test_formats_without_room_reject_the_game(large: a2store.Archive, logs: Path
 def test_a_tile_of_131072_is_an_error(tmp_path: Path) -> None:
     game = GAMES[1]
     write_log(tmp_path / "logs", 0, LargeGame([(17, *game.boards[0][1:]), *game.boards[1:]], game.moves, game.final))
-    with_games = a2store.Archive.create(tmp_path / "games.a2")
-    report = with_games.ingest(tmp_path / "logs", progress=False)
+    _, report = first_ingest(tmp_path / "games.a2", tmp_path / "logs")
     assert (report.accepted, report.rejected) == (0, 1)
     assert "expected exponents of at most 16 (tile 65536), found 17 in cell " in str(report.errors[0])
 
@@ -348,11 +337,9 @@ def test_logs_of_the_field(tmp_path: Path, name: str) -> None:
     folder = FIXTURES / "macroxue" / name
     rows: dict[int, list[dict[str, Any]]] = {}
     for path in sorted(folder.glob("*.jsonl.gz")):
-        lines = gzip.decompress(path.read_bytes()).decode().splitlines()
-        steps = [json.loads(line) for line in lines]
+        steps = [json.loads(line) for line in gzip.decompress(path.read_bytes()).decode().splitlines()]
         rows[steps[0]["seed"]] = steps
-    with_games = a2store.Archive.create(tmp_path / "games.a2")
-    report = with_games.ingest(folder, progress=False)
+    with_games, report = first_ingest(tmp_path / "games.a2", folder)
     assert (report.accepted, report.rejected) == (len(rows), 0)
     assert any(max(row["board"]) == 16 for steps in rows.values() for row in steps)
     sql = """SELECT seed, s.step_index, s.board, s.tile_65536_mask AS mask, s.move, s.ev_up, s.ev_left

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 import a2store
-from archives import command
 from attacker import MIB
 from attacks import ENDLESS
+from faults.shim import python, run
 from oracle import Array
 from threads import HANGS, eventually
 
@@ -241,8 +240,7 @@ def test_invalid_limits(archive: a2store.Archive, name: str, values: list[Any]) 
     ],
 )
 def test_options_of_the_command(archive: a2store.Archive, option: str, value: str, sql: str, said: str) -> None:
-    args = command("sql", option, value, archive.path, sql, "--format", "csv")
-    done = subprocess.run(args, capture_output=True, check=False, timeout=HANGS, text=True)
+    done = run("sql", option, value, archive.path, sql, "--format", "csv")
     assert done.returncode != 0
     assert said in done.stderr
     assert done.stderr.startswith("a2store: ")
@@ -335,8 +333,7 @@ def stopped(archive: a2store.Archive, folder: Path, kind: str, work: str) -> lis
     code = STOPPED.format(work=work)
     # A sort must spill to files; with the smallest memory limit it never fails.
     args = [archive.path, KINDS[kind], spill, Path(__file__).parent, ENOUGH, kind == "sort"]
-    command = [sys.executable, "-c", code, *map(str, args)]
-    done = subprocess.run(command, capture_output=True, check=False, timeout=2 * HANGS, text=True)
+    done = python("-c", code, *args, timeout=2 * HANGS)
     assert (done.returncode, done.stderr) == (0, "")
     return list(json.loads(done.stdout))
 
@@ -382,8 +379,7 @@ os._exit(0)
 
 def test_a_query_without_rows_is_stopped(archive: a2store.Archive, tmp_path: Path) -> None:
     """No row ever arrives, so the limit must be checked while the query waits for rows."""
-    args = [sys.executable, "-c", NO_ROWS, str(archive.path), str(tmp_path)]
-    done = subprocess.run(args, capture_output=True, check=False, timeout=HANGS, text=True)
+    done = python("-c", NO_ROWS, archive.path, tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("the query exceeded its limit of time: 0.1 s allowed") == 2
     assert list(tmp_path.iterdir()) == []
@@ -406,8 +402,7 @@ for _ in range(12):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads are counted on Linux only")
 def test_stopped_queries_leave_nothing(archive: a2store.Archive) -> None:
-    command = [sys.executable, "-c", REPEATED, str(archive.path), str(Path(__file__).parent), KINDS["distinct"]]
-    done = subprocess.run(command, capture_output=True, check=False, timeout=2 * HANGS, text=True)
+    done = python("-c", REPEATED, archive.path, Path(__file__).parent, KINDS["distinct"], timeout=2 * HANGS)
     assert (done.returncode, done.stderr) == (0, "")
     counts = [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
     assert len(counts) == 12

@@ -14,12 +14,6 @@ from compare import assert_same, row_keys
 from oracle import Array
 
 
-@pytest.fixture(scope="module")
-def all_keys(steps: dict[str, Array]) -> Array:
-    """Return all rows, in the table's order."""
-    return steps["run_id"].astype("u8") << np.uint64(32) | steps["step_index"]
-
-
 def test_batches_hold_the_tables_values(table: a2store.StepTable, all_keys: Array) -> None:
     rows = np.asarray(table)
     for batch in table.loader(3000, seed=5):

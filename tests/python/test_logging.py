@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import logging
-import os
 import re
 import subprocess
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 import a2store
-from archives import command
+from archives import simulated
+from faults import shim
 from object_store.proxy import Fault, Faults, Proxy, once
-from threads import HANGS
 
 ROOT = Path(__file__).parents[2]
 
@@ -55,11 +53,8 @@ def test_an_ingest_logs_what_it_did(runs: Path, tmp_path: Path, caplog: pytest.L
     assert caplog.records.index(commit) < caplog.records.index(end)
 
 
-def test_queries_tables_and_maintenance_are_logged(
-    runs: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    archive.ingest(runs, progress=False)
+def test_queries_tables_and_maintenance_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    archive = simulated(tmp_path, runs=4, depth=0, seed=1)
     caplog.set_level(logging.DEBUG, "a2store")
     sql = "SELECT * FROM steps WHERE move < $m"
     query = archive.sql(sql, {"m": 2})
@@ -179,14 +174,9 @@ assert os.waitpid(child, 0)[1] == 0
 
 
 def python(code: str, *args: object, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", code, *map(str, args)],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=HANGS,
-        env={**os.environ, **environment},
-    )
+    done = shim.python("-c", code, *args, environment=environment)
+    assert done.returncode == 0, done.stderr
+    return done
 
 
 def test_without_handlers_nothing_is_printed(runs: Path, tmp_path: Path) -> None:
@@ -229,10 +219,11 @@ LINE = re.compile(r"\d{4}-\d\d-\d\dT\S+ +(ERROR|WARN|INFO|DEBUG|TRACE) (\S+): ")
         ({"RUST_LOG": "warn"}, set()),
     ],
 )
-def test_the_command_logs(runs: Path, tmp_path: Path, environment: dict[str, str], expected: set[str]) -> None:
-    call = [*command("ingest", "--json", runs, tmp_path / "games.a2")]
-    kept = {name: value for name, value in os.environ.items() if name != "RUST_LOG"}
-    done = subprocess.run(call, capture_output=True, text=True, timeout=HANGS, env={**kept, **environment})
+def test_the_command_logs(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], expected: set[str]
+) -> None:
+    monkeypatch.delenv("RUST_LOG", raising=False)
+    done = shim.run("ingest", "--json", runs, tmp_path / "games.a2", environment=environment)
     assert (done.returncode, '"accepted":4' in done.stdout) == (0, True), done
     lines = [LINE.match(line) for line in done.stderr.splitlines()]
     assert all(lines), done.stderr
@@ -240,10 +231,7 @@ def test_the_command_logs(runs: Path, tmp_path: Path, environment: dict[str, str
 
 
 def test_a_wrong_filter_is_a_usage_error(tmp_path: Path) -> None:
-    call = command("info", tmp_path)
-    done = subprocess.run(
-        call, capture_output=True, text=True, timeout=HANGS, env={**os.environ, "RUST_LOG": "a2store=loud"}
-    )
+    done = shim.run("info", tmp_path, environment={"RUST_LOG": "a2store=loud"})
     assert done.returncode == 2
     assert done.stderr.startswith("a2store: RUST_LOG: ")
     assert "loud" in done.stderr
@@ -251,10 +239,9 @@ def test_a_wrong_filter_is_a_usage_error(tmp_path: Path) -> None:
 
 def test_progress_is_lines_without_a_terminal(runs: Path, tmp_path: Path) -> None:
     def ingest(*options: object, **environment: str) -> str:
-        call = command(*options, "ingest", runs, tmp_path / f"{len(list(tmp_path.iterdir()))}.a2")
-        done = subprocess.run(
-            call, capture_output=True, text=True, check=True, timeout=HANGS, env={**os.environ, **environment}
-        )
+        archive = tmp_path / f"{len(list(tmp_path.iterdir()))}.a2"
+        done = shim.run(*options, "ingest", runs, archive, environment=environment)
+        assert done.returncode == 0, done.stderr
         return done.stderr
 
     printed = ingest(A2STORE_PROGRESS_SECONDS="0").splitlines()

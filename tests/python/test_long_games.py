@@ -16,13 +16,14 @@ import pytest
 import a2store
 import formats
 import games
-from compare import BATCH_COLUMNS, assert_same
+from compare import BATCH_COLUMNS, assert_same, keys, row_keys
 from oracle import Game
 
 STEPS = 131_072
 LENGTHS = [40, STEPS, 65_536, 65_537, 3]
 RUN_ID = np.repeat(np.arange(len(LENGTHS)), LENGTHS).astype("u4")
 STEP_INDEX = np.concatenate([np.arange(length) for length in LENGTHS]).astype("u4")
+KEYS = keys({"run_id": RUN_ID, "step_index": STEP_INDEX})
 
 
 def repeated(game: Game, length: int) -> Game:
@@ -114,8 +115,8 @@ def test_batches(table: a2store.StepTable, long_games: list[Game], columns: list
         assert batch.step_index.flags.aligned
         assert columns is None or batch.keys() == columns
         if columns != ["step_index"]:
-            seen.append(batch.run_id.astype("u8") << np.uint64(32) | batch.step_index)
-            at = np.searchsorted(RUN_ID.astype("u8") << np.uint64(32) | STEP_INDEX, seen[-1])
+            seen.append(row_keys([batch]))
+            at = np.searchsorted(KEYS, seen[-1])
             if not symmetries:
                 assert_same(batch.board, boards[at])
                 cells = batch.board[:, None] >> np.arange(60, -1, -4, dtype="u8") & np.uint64(15)
@@ -123,8 +124,7 @@ def test_batches(table: a2store.StepTable, long_games: list[Game], columns: list
         else:
             seen.append(batch.step_index)
     every = np.sort(np.concatenate(seen))
-    keys = RUN_ID.astype("u8") << np.uint64(32) | STEP_INDEX
-    assert_same(every, np.sort(STEP_INDEX if columns == ["step_index"] else keys))
+    assert_same(every, np.sort(STEP_INDEX if columns == ["step_index"] else KEYS))
     if columns is None:
         assert next(iter(table.loader(8))).keys() == BATCH_COLUMNS
 
@@ -155,18 +155,14 @@ def test_rows_views_and_copies(table: a2store.StepTable, long_games: list[Game],
 
 
 def test_attached_by_step(table: a2store.StepTable, tmp_path: Path) -> None:
-    keys = np.empty(len(RUN_ID), [("run_id", "<u4"), ("step_index", "<u4")])
-    keys["run_id"], keys["step_index"] = RUN_ID, STEP_INDEX
-    order = np.random.default_rng(0).permutation(len(keys))
-    np.save(tmp_path / "steps.npy", keys[order])
-    np.save(tmp_path / "values.npy", np.arange(len(keys), dtype="f4")[order, None])
+    steps = np.empty(len(RUN_ID), [("run_id", "<u4"), ("step_index", "<u4")])
+    steps["run_id"], steps["step_index"] = RUN_ID, STEP_INDEX
+    order = np.random.default_rng(0).permutation(len(steps))
+    np.save(tmp_path / "steps.npy", steps[order])
+    np.save(tmp_path / "values.npy", np.arange(len(steps), dtype="f4")[order, None])
     with_values = table.attach("value", tmp_path / "values.npy", progress=False)
     for batch in with_values.loader(50_000):
-        at = np.searchsorted(
-            RUN_ID.astype("u8") << np.uint64(32) | STEP_INDEX,
-            batch.run_id.astype("u8") << np.uint64(32) | batch.step_index,
-        )
-        assert_same(batch["value"], at.astype("f4"))
+        assert_same(batch["value"], np.searchsorted(KEYS, row_keys([batch])).astype("f4"))
 
 
 def test_exports(long: a2store.Archive, long_games: list[Game], tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 import a2store
 import formats
 import oracle
-from archives import run_command
+from archives import ingested, run_command
 from games import score
 from oracle import Game
 from trees import Games, write_tree
@@ -85,9 +85,7 @@ def rich(tmp_path_factory: pytest.TempPathFactory) -> a2store.Archive:
     """An archive of runs that together have every part."""
     folder = tmp_path_factory.mktemp("rich")
     tree = write_tree(folder / "tree", 43)
-    archive = a2store.Archive.create(folder / "games.a2")
-    archive.ingest([path for path, name in tree.sources.items() if name != "session"], progress=False)
-    return archive
+    return ingested(folder / "games.a2", [path for path, name in tree.sources.items() if name != "session"])
 
 
 @pytest.mark.parametrize("name", list(lost_parts()))
@@ -118,8 +116,7 @@ def test_a_session_without_moves_decides_for_all_runs(tmp_path: Path) -> None:
     games = Games(44).take(5)
     formats.write_session(tmp_path / "boards", games[:2])
     formats.write_pack(tmp_path / "others.a2pack", [formats.Payload(oracle.encode_a2run2(g), 2) for g in games[2:]])
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    archive.ingest([tmp_path / "boards", tmp_path / "others.a2pack"], progress=False)
+    archive = ingested(tmp_path / "games.a2", [tmp_path / "boards", tmp_path / "others.a2pack"])
     (said,) = warned(archive.export_runs, ALL, tmp_path / "out", format="session")
     assert "the moves of 3 runs" in said
     assert formats.load_shards(tmp_path / "out", [formats.SESSION_ROW]).dtype == formats.SESSION_ROW
@@ -171,8 +168,7 @@ def played() -> list[Game]:
 
 def test_final_boards_that_the_score_determines_are_derived(played: list[Game], tmp_path: Path) -> None:
     formats.write_dataset(tmp_path / "dataset", played)
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    archive.ingest(tmp_path / "dataset", progress=False)
+    archive = ingested(tmp_path / "games.a2", tmp_path / "dataset")
     assert pa.table(archive.sql(WHOLE)).num_rows == 0
     determined = [place for place, game in enumerate(played) if is_determined(game)]
     lacking = [place for place in range(len(played)) if place not in determined]
@@ -210,8 +206,7 @@ def test_final_boards_that_the_score_determines_are_derived(played: list[Game], 
 
 def test_export_skips_runs_that_do_not_fit(tmp_path: Path) -> None:
     tree = write_tree(tmp_path / "tree", 48)
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    archive.ingest(tree.root, progress=False)
+    archive = ingested(tmp_path / "games.a2", tree.root)
     gaps = "SELECT run_id FROM steps GROUP BY run_id HAVING max(step_index) >= count(*) OR count(move) < count(*)"
     unfit = pa.table(archive.sql(f"{ALL} WHERE run_id IN ({gaps}) ORDER BY run_id"))["run_id"].to_pylist()
     assert 5 < len(unfit) < archive.num_runs

@@ -17,8 +17,6 @@ from faults.checks import LONG
 from faults.shim import Call, Fault, Shim, read_log, was_killed
 from test_macroxue_packs import made, write
 
-pytest_plugins = ["faults.plugin"]
-
 NUM_RUNS = 3
 
 

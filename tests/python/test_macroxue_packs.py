@@ -17,6 +17,7 @@ import pytest
 import a2store
 import formats
 import macroxue_packs as packs
+from archives import first_ingest
 from games import play
 from macroxue_packs import ALIGNED, PACKED, TYPES, Pack
 from oracle import Array, cells
@@ -76,8 +77,7 @@ def write(folder: Path, pack: Pack, **options: Any) -> Path:
 
 
 def ingest(tmp_path: Path, *paths: Path) -> tuple[a2store.Archive, a2store.IngestReport]:
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    return archive, archive.ingest(list(paths), progress=False)
+    return first_ingest(tmp_path / "games.a2", list(paths))
 
 
 def convert(paths: Sequence[Path], out: Path, **options: Any) -> a2store.ExportReport:

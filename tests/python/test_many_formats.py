@@ -44,24 +44,20 @@ def expected(tree: Tree) -> list[Expected]:
 
 @pytest.fixture(scope="module")
 def ingested(tree: Tree, tmp_path_factory: pytest.TempPathFactory) -> tuple[a2store.Archive, a2store.IngestReport]:
-    archive = a2store.Archive.create(tmp_path_factory.mktemp("many") / "games.a2")
-    return archive, archive.ingest(tree.root, progress=False)
+    return archives.first_ingest(tmp_path_factory.mktemp("many") / "games.a2", tree.root)
 
 
 def test_the_report_counts_runs_and_files(
-    ingested: tuple[a2store.Archive, a2store.IngestReport], expected: list[Expected]
+    ingested: tuple[a2store.Archive, a2store.IngestReport], tree: Tree, expected: list[Expected]
 ) -> None:
+    """The rows of a log are read with its meta file; other files of a dataset or session belong to it."""
     archive, report = ingested
     assert report.errors == []
     assert (report.accepted, report.duplicates, report.rejected) == (len(expected), 0, 0)
     assert report.num_steps == sum(map(len, expected)) == archive.num_steps
     assert archive.version == 2
-
-
-def test_files_of_unknown_content_are_ignored(tree: Tree, tmp_path: Path) -> None:
-    """The rows of a log are read with its meta file; other files of a dataset or session belong to it."""
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    assert sorted(archive.ingest(tree.root, progress=False).ignored) == sorted(tree.others)
+    # Files of unknown content are ignored.
+    assert sorted(report.ignored) == sorted(tree.others)
     assert len(tree.others) == 10
 
 
@@ -107,8 +103,7 @@ def test_a_source_may_be_given_by_any_or_several_of_its_files(tree: Tree, tmp_pa
             files += [[path / "metadata.db"], [steps[0]], [steps[-1], path / "metadata.db", path]]
         expected = sources.read(path, name)
         for place, paths in enumerate(files):
-            archive = a2store.Archive.create(tmp_path / f"{number}-{place}.a2")
-            report = archive.ingest(paths, progress=False)
+            archive, report = archives.first_ingest(tmp_path / f"{number}-{place}.a2", paths)
             assert (report.accepted, report.duplicates, report.errors) == (len(expected), 0, []), paths
             assert_archive(archive, expected)
 
@@ -118,8 +113,7 @@ def test_a_log_may_be_given_by_both_of_its_files(tree: Tree, tmp_path: Path, ord
     """A shell passes both for ``logs/*``."""
     for number, path in enumerate(path for path, name in tree.sources.items() if name == "macroxue"):
         (rows,) = path.parent.glob(path.name.split(".")[0] + ".jsonl*")
-        archive = a2store.Archive.create(tmp_path / f"{number}.a2")
-        report = archive.ingest([[path, rows][place] for place in order], progress=False)
+        archive, report = archives.first_ingest(tmp_path / f"{number}.a2", [[path, rows][place] for place in order])
         assert (report.accepted, report.duplicates, report.errors) == (1, 0, [])
         assert_archive(archive, sources.read(path, "macroxue"))
 
@@ -148,8 +142,7 @@ def test_a_run_is_a_duplicate_in_any_format_with_the_same_data(tmp_path: Path) -
     (tmp_path / "a.a2run2").write_bytes(oracle.encode_a2run2(game))
     (tmp_path / "b.bin").write_bytes(oracle.encode_a2t1(game))
     formats.write_pack(tmp_path / "c.a2pack", packs.payloads_of([game] * 3))
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    report = archive.ingest(tmp_path, progress=False)
+    archive, report = archives.first_ingest(tmp_path / "games.a2", tmp_path)
     assert (report.accepted, report.duplicates) == (1, 4)
     assert pa.table(archive.sql("SELECT source FROM runs"))["source"].to_pylist() == [str(tmp_path / "a.a2run2")]
     formats.write_pack_dat(tmp_path / "pack.dat", [game, game], evs=False)

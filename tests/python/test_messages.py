@@ -10,7 +10,6 @@ import json
 import os
 import re
 import shutil
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,17 +17,12 @@ import pytest
 
 import a2store
 from a2store.selfplay import Recorder
+from archives import chunks, grow, simulated
 from faults.checks import LONG, assert_none, expect, failures
-from faults.shim import Fault, Shim, python, read_log
+from faults.shim import IMPORTS, Fault, Shim, python, read_log
 
-pytest_plugins = ["faults.plugin"]
-
-IMPORTS = {
-    "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
-    # Of what a format loses.
-    "PYTHONWARNINGS": "ignore::UserWarning",
-}
-"""Environment variables for a process that imports test modules."""
+# Without warnings of what a format loses.
+ENVIRONMENT = IMPORTS | {"PYTHONWARNINGS": "ignore::UserWarning"}
 PHRASES = re.compile(r"panicked|inner writer|presence of|unwrap|RUST_BACKTRACE|Option|Err\(|ParquetError|ArrowError")
 """Technical jargon that messages must not contain."""
 
@@ -67,7 +61,7 @@ TIMES = {0: "1970-01-01", 1 << 33: "2242-03-16"}
 
 @pytest.mark.parametrize("seconds", TIMES, ids=TIMES.get)
 def test_a_clock_may_show_any_time(shim: Shim, tmp_path: Path, seconds: int) -> None:
-    done = python("-c", ALL_THAT_STAMPS, tmp_path, environment=IMPORTS | shim.clock(seconds))
+    done = python("-c", ALL_THAT_STAMPS, tmp_path, environment=ENVIRONMENT | shim.clock(seconds))
     assert (done.returncode, done.stderr) == (0, "")
     archive = a2store.Archive.open(tmp_path / "games.a2")
     assert all(commit.time.date().isoformat() == TIMES[seconds] for commit in archive.history())
@@ -78,20 +72,18 @@ def test_a_clock_may_show_any_time(shim: Shim, tmp_path: Path, seconds: int) -> 
     sessions = [path.parent.name for path in (tmp_path / "selfplay").glob("*_model=v1/metadata.db")]
     assert sessions
     assert all(name.startswith(TIMES[seconds].replace("-", "")) for name in sessions)
-    done = python("-c", QUERY, archive.path, environment=IMPORTS | shim.clock(seconds))
+    done = python("-c", QUERY, archive.path, environment=ENVIRONMENT | shim.clock(seconds))
     assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("seconds", [-(1 << 40), -5000, 0, 1 << 33, 1 << 42])
 def test_a_file_may_have_any_time(tmp_path: Path, seconds: int) -> None:
-    a2store.simulate(tmp_path / "runs", runs=3, depth=0, progress=False)
+    archive = simulated(tmp_path, runs=3, depth=0)
     a2store.convert([tmp_path / "runs"], tmp_path / "npy", format="npy", progress=False)
     with Recorder(tmp_path / "selfplay", tag="v1") as recorder:
         game = recorder.begin(1)
         game.push(1, 2)
         game.end(2)
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    archive.ingest(tmp_path / "runs", progress=False)
     table = archive.sql("SELECT * FROM steps").materialize(progress=False)
     table.save(tmp_path / "steps.npy")
     for path in tmp_path.rglob("*"):
@@ -139,16 +131,15 @@ except (OSError, a2store.Error) as error:
 @pytest.mark.parametrize("maker", MAKERS)
 def test_a_full_disk_is_named(shim: Shim, tmp_path: Path, scratch: Path, maker: str) -> None:
     """The disk is full after a given write. For each write, the message has the path and the system's error."""
-    runs, archive = tmp_path / "runs", a2store.Archive.create(tmp_path / "games.a2")
+    runs = tmp_path / "runs"
     a2store.simulate(runs, runs=4, depth=0, progress=False)
-    for path in sorted(runs.iterdir()):
-        archive.ingest(path, progress=False)
+    archive = grow(tmp_path / "games.a2", chunks(sorted(runs.iterdir()), 1))
 
     def make(out: Path, fault: Fault | None = None) -> str:
         out.mkdir()
         if maker == "compact":
             shutil.copytree(archive.path, out / "games.a2")
-        environment = IMPORTS | shim.environment(out, out.with_suffix(".log"), fault)
+        environment = ENVIRONMENT | shim.environment(out, out.with_suffix(".log"), fault)
         done = python("-c", SCRIPT.format(MAKERS[maker]), out, runs, archive.path, environment=environment)
         expect((done.returncode, done.stderr) == (0, ""), f"{done.stderr}")
         return done.stdout

@@ -25,28 +25,23 @@ import pytest
 from pyarrow import fs
 
 import a2store
-import formats
-import games
-from annotations import POLICIES, predictions, write_annotations
-from archives import manifest_name
+from annotations import POLICIES, write_models
+from archives import ingested, manifest_name, report, simulated
 from compare import assert_same, assert_steps, column
 from conftest import PHASES, Steps
 from object_store.processes import CREATE, INGEST, READ, WRITE, race
 from object_store.proxy import BUCKET, End, Fault, Faults, Proxy, endpoint, free_port, once
-from test_command import report, run
+from test_command import run
 from threads import HANGS
 
 Through: TypeAlias = Callable[[Faults], Proxy]
 Few: TypeAlias = tuple[list[Path], a2store.Archive]
-FIRST_ID = 1000
-"""The first id of ``formats.write_session``."""
 
 
 @pytest.fixture(scope="module")
 def few(run_files: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Few:
     """Some run files, and an archive of them in a folder."""
-    archive = a2store.Archive.create(tmp_path_factory.mktemp("few") / "games.a2", phases=PHASES)
-    archive.ingest(run_files[::10], progress=False)
+    archive = ingested(tmp_path_factory.mktemp("few") / "games.a2", run_files[::10], phases=PHASES)
     assert archive.num_runs == 6
     return run_files[::10], archive
 
@@ -60,24 +55,13 @@ class Pool:
     num_rows: int
 
     def archive(self, path: str | Path) -> a2store.Archive:
-        archive = a2store.Archive.create(path)
-        archive.ingest(self.session, progress=False)
-        return archive
+        return ingested(path, self.session)
 
 
 @pytest.fixture(scope="module")
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Pool:
     folder = tmp_path_factory.mktemp("pool")
-    played = {FIRST_ID + i: games.play(random.Random(i), steps) for i, steps in enumerate((30, 12, 20))}
-    formats.write_session(folder / "pool", list(played.values()), action=True)
-    whole = predictions(played)
-    late = whole["run_id"] == FIRST_ID + 2
-    parts = {"whole": whole, "other": predictions(played, seed=1), "early": whole[~late], "late": whole[late]}
-    folders = {}
-    for name, rows in parts.items():
-        folders[name] = folder / name
-        write_annotations(folders[name], rows, bins=2)
-        shutil.copy(folder / "pool" / "metadata.db", folders[name])
+    folders, whole = write_models(folder)
     return Pool(folder / "pool", folders, len(whole))
 
 
@@ -161,8 +145,8 @@ def test_annotations_equal_those_of_a_folder(url: str, pool: Pool, tmp_path: Pat
         assert opened.verify(progress=False).problems == []
 
     for archive in (there, here):
-        assert archive.annotate("a", pool.folders["early"], progress=False).num_runs == 2
-        archive.annotate("a", pool.folders["late"], progress=False)
+        assert archive.annotate("a", pool.folders["first"], progress=False).num_runs == 2
+        archive.annotate("a", pool.folders["last"], progress=False)
         archive.annotate("b", pool.folders["whole"], progress=False)
     assert_equal()
     before, version = annotated(there), there.version
@@ -187,7 +171,7 @@ def test_annotations_equal_those_of_a_folder(url: str, pool: Pool, tmp_path: Pat
         replaced = archive.annotate("b", pool.folders["other"], replace=True, progress=False)
         assert replaced.replaced_rows == pool.num_rows
         with pytest.raises(ValueError, match="found annotations of runs"):
-            archive.annotate("a", pool.folders["late"], progress=False)
+            archive.annotate("a", pool.folders["last"], progress=False)
     assert_equal()
     assert annotated(there) != before
     assert annotated(a2store.Archive.open(url, version=version)) == before
@@ -202,8 +186,7 @@ def test_annotations_equal_those_of_a_folder(url: str, pool: Pool, tmp_path: Pat
 
 def test_a_flipped_bit(url: str, few: Few, filesystem: Any) -> None:
     """Files of an object store are compared with their commits only on request."""
-    made = a2store.Archive.create(url)
-    made.ingest(few[0], progress=False)
+    made = ingested(url, few[0])
     query, file = "SELECT sum(board % 1000) AS sum FROM steps", made.files("steps")[0]
     expected = rows(made, query)
     with filesystem.open_input_file(file.removeprefix("s3://")) as opened:
@@ -296,9 +279,7 @@ def test_the_command(url: str, run_folders: list[Path], archive: a2store.Archive
 
 
 def test_a_file_of_several_parts(url: str, through: Through, tmp_path: Path) -> None:
-    a2store.simulate(tmp_path / "runs", runs=6000, seed=5, depth=0, progress=False)
-    local = a2store.Archive.create(tmp_path / "games.a2")
-    local.ingest(tmp_path / "runs", progress=False)
+    local = simulated(tmp_path, runs=6000, seed=5, depth=0)
     proxy = through(once("partNumber=2", Fault("503", performed=False)))
     a2store.Archive.create(url).ingest(tmp_path / "runs", progress=False)
     parts = {number for request in proxy.requests for number in re.findall("partNumber=([0-9]+)", request)}

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import a2store
-from archives import manifest_path
+from archives import ingested, manifest_path
 from object_store.plugin import KEY, REGION, SECRET
 
 # Opening
@@ -65,8 +65,7 @@ def test_options_instead_of_environment_variables(
             monkeypatch.delenv(name)
     # Nothing listens there. The options override the environment.
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
-    archive = a2store.Archive.create(url, storage_options=options)
-    archive.ingest(run_files[:2], progress=False)
+    archive = ingested(url, run_files[:2], storage_options=options)
     assert a2store.open(url, storage_options=options).num_runs == 2
     assert a2store.open(url, create=True, storage_options=options).num_runs == 2
     assert a2store.verify(url, storage_options=options, progress=False).problems == []

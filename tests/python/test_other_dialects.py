@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import a2store
+from duck import of_files
 
 T = pa.table({
     "k": pa.array([1, 1, 1, 2, 2, 3, None, 4, 4], pa.int64()),
@@ -24,12 +25,7 @@ OTHER = pa.table({"k": pa.array([2, 3, 5, None], pa.int64()), "y": [20, 30, 50, 
 
 @pytest.fixture(scope="module")
 def duck(archive: a2store.Archive) -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect()
-    for table in ("steps", "runs"):
-        connection.read_parquet(archive.files(table)).create_view(table)
-    connection.register("t", T)
-    connection.register("o", OTHER)
-    return connection
+    return of_files(archive, t=T, o=OTHER)
 
 
 def rows(archive: a2store.Archive, sql: str, **tables: Any) -> list[tuple[Any, ...]]:

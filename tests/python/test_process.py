@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 import a2store
 from attacks import ENDLESS
 from compare import row_keys
-from threads import HANGS
+from faults.shim import python as run_python
 
 # A thread sends the signal. It can run only once the main thread has released the interpreter inside the work, because
 # the switch interval is far longer than the test. The work is far longer than the test too, so it must have been
@@ -46,8 +45,7 @@ NEVER = f"SELECT a.board FROM {ENDLESS} WHERE a.board + b.step_index + c.run_id 
 
 
 def python(code: str, *args: object) -> str:
-    command = [sys.executable, "-W", "error", "-c", code, *map(str, args)]
-    done = subprocess.run(command, capture_output=True, check=False, timeout=HANGS, text=True)
+    done = run_python("-W", "error", "-c", code, *args)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     return done.stdout

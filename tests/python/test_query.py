@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import a2store
 from compare import assert_steps, column
+from duck import of_files
 from oracle import Array
 
 FILTER = "SELECT * FROM steps WHERE max_score >= $min AND engine = $e AND phase = $p"
@@ -27,10 +27,7 @@ def filtered(steps: dict[str, Array], minimum: int = 5_000, engine: str = "alpha
 
 def duckdb_rows(archive: a2store.Archive, sql: str, params: Iterable[Any] = ()) -> list[tuple[Any, ...]]:
     """Return a query's rows in DuckDB, with the archive's Parquet files as ``steps`` and ``runs``."""
-    with duckdb.connect() as connection:
-        for table in ("steps", "runs"):
-            connection.read_parquet(archive.files(table)).create_view(table)
-        return connection.execute(sql, list(params)).fetchall()
+    return of_files(archive).execute(sql, list(params)).fetchall()
 
 
 def rows(query: a2store.Query) -> list[tuple[Any, ...]]:

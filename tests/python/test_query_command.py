@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 
 import a2store
-from saved_cases import QUERIES, generated, header_of, rows
-from test_command import report, run
+from archives import report
+from saved_cases import TEXTS, generated, header_of, rows
+from test_command import run
 
 
 @pytest.fixture(scope="module")
@@ -19,15 +20,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> a2store.Archive:
     return generated(tmp_path_factory.mktemp("made"))
 
 
-@pytest.fixture(scope="module")
-def texts() -> dict[str, str]:
-    return {path.stem: path.read_text(encoding="utf-8") for path in sorted(QUERIES.iterdir())}
-
-
-def test_the_command_describes_queries(texts: dict[str, str]) -> None:
+def test_the_command_describes_queries() -> None:
     described = report("queries")
-    assert [query["name"] for query in described] == sorted(texts)
-    header = header_of(texts["blunders"])
+    assert [query["name"] for query in described] == sorted(TEXTS)
+    header = header_of(TEXTS["blunders"])
     (one,) = report("queries", "blunders")
     assert (one["name"], one["purpose"]) == ("blunders", header.purpose)
     assert [p["name"] for p in one["parameters"]] == list(header.parameters)
@@ -37,7 +33,7 @@ def test_the_command_describes_queries(texts: dict[str, str]) -> None:
         "default": 0.1,
         "doc": "the minimum loss",
     }
-    assert run("queries", "blunders").stdout.decode() == one["sql"] == texts["blunders"]
+    assert run("queries", "blunders").stdout.decode() == one["sql"] == TEXTS["blunders"]
 
 
 def test_the_command_runs_queries(made: a2store.Archive, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +14,7 @@ import a2store
 from archives import plain
 from attacks import ENDLESS
 from faults.checks import LONG
+from faults.shim import python
 from threads import HANGS
 
 SORTED = "SELECT board, run_id, step_index FROM steps ORDER BY board, run_id, step_index"
@@ -109,8 +109,7 @@ print(failed, os.listdir(sys.argv[4]))
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="Python itself warns of forks beside threads")
 def test_forks_while_queries_run(archive: a2store.Archive, tmp_path: Path) -> None:
-    args = [sys.executable, "-c", FORKED, archive.path, SORTED, 200 if LONG else 20, tmp_path, HANGS / 2]
-    done = subprocess.run(list(map(str, args)), capture_output=True, check=False, timeout=HANGS, text=True)
+    done = python("-c", FORKED, archive.path, SORTED, 200 if LONG else 20, tmp_path, HANGS / 2)
     assert (done.stdout, done.stderr, done.returncode) == ("[] []\n", "", 0)
 
 
@@ -140,8 +139,7 @@ print(os.waitpid(child, 0)[1], sum(map(len, reader)) > 0)
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="Python itself warns of forks beside threads")
 def test_a_stream_stays_with_its_process(archive: a2store.Archive) -> None:
-    args = [sys.executable, "-c", BEGUN, str(archive.path), str(int(HANGS / 2))]
-    done = subprocess.run(args, capture_output=True, check=False, timeout=HANGS, text=True)
+    done = python("-c", BEGUN, archive.path, int(HANGS / 2))
     said, parent = done.stdout.splitlines()
     assert "the stream was started by another process" in said
     assert (parent, done.stderr, done.returncode) == ("0 True", "", 0)

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -21,6 +20,7 @@ import pytest
 
 import a2store
 from archives import plain
+from duck import of_files
 
 ORDERED = "SELECT run_id, max_score FROM runs ORDER BY max_score DESC, run_id"
 
@@ -92,9 +92,7 @@ def test_batches_arrive_before_the_result_is_complete(archive: a2store.Archive) 
 def test_numpy_columns_are_duckdbs(archive: a2store.Archive) -> None:
     sql = "SELECT board, move, ev_up, has_evs, phase, engine FROM steps"
     found = archive.sql(sql).to_numpy()
-    with duckdb.connect() as connection:
-        connection.read_parquet(archive.files("steps")).create_view("steps")
-        expected = connection.execute(f"{sql} ORDER BY run_id, step_index").fetchnumpy()
+    expected = of_files(archive).execute(f"{sql} ORDER BY run_id, step_index").fetchnumpy()
     assert list(found) == list(expected)
     for name in ("board", "move", "has_evs"):
         assert found[name].dtype == expected[name].dtype
@@ -155,13 +153,9 @@ def test_a_written_file_has_the_result(query: a2store.Query, tmp_path: Path, for
     else:
         assert plain(read(path)).equals(expected)
     assert [file.name for file in tmp_path.iterdir()] == ["rows"]
-    assert stat.S_IMODE(path.stat().st_mode) & 0o444 == 0o444 & ~_umask()
-
-
-def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
-    return mask
+    assert stat.S_IMODE(path.stat().st_mode) & 0o444 == 0o444 & ~mask
 
 
 @pytest.mark.parametrize("format", WRITERS)

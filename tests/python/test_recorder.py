@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
 import random
-import sys
 import threading
 import time
 from pathlib import Path
@@ -19,32 +17,19 @@ import pytest
 import a2store
 import formats
 from a2store.selfplay import Recorder
-from faults.shim import Shim, python
-from games import score
-from oracle import cells, legal_mask, slide
+from faults.shim import IMPORTS, Shim, python
+from games import play, score
+from oracle import cells, legal_mask
 
-pytest_plugins = ["faults.plugin"]
-
-IMPORTS = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
-"""The environment of a process that imports test modules."""
 Steps = list[tuple[int, int]]
 RUNS = "SELECT id, seed, steps, max_score, highest_tile FROM runs ORDER BY id"
 
 
 def game(seed: int) -> tuple[Steps, int]:
-    """Return a short game by the slow rules: boards with moves, and the final board."""
+    """Return a short game: boards with moves, and the final board."""
     rng = random.Random(seed)
-    board, steps = 0x0000_1000_0010_0000, []
-    for _ in range(rng.randrange(3, 60)):
-        legal = [move for move in range(4) if legal_mask(board) >> move & 1]
-        if not legal:
-            break
-        move = rng.choice(legal)
-        steps.append((board, move))
-        after = slide(board, move)
-        empty = [cell for cell, exp in enumerate(cells(after)) if exp == 0]
-        board = after | rng.choice([1, 1, 2]) << (4 * (15 - rng.choice(empty)))
-    return steps, board
+    played = play(rng, rng.randrange(3, 60))
+    return list(zip(played.boards, played.moves, strict=True)), played.final_board
 
 
 GAMES = [game(seed) for seed in range(40)]

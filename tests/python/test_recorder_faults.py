@@ -26,8 +26,6 @@ from faults.checks import LONG, assert_none, expect, failures
 from faults.power_loss import EXTREMES, NOTHING, Disk, read_tree, write_tree
 from faults.shim import CLASSES, FAILURES, KILLS, Call, Fault, Shim, python, read_log, was_killed
 
-pytest_plugins = ["faults.plugin"]
-
 ROOT = Path("a", "selfplay")
 ARCHIVE = "games.a2"
 PER_CLASS = 3

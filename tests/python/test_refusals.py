@@ -10,11 +10,11 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 
 import a2store
+from duck import of_files
 
 # For each entry: a refused statement, and one with the same answer.
 REFUSALS = {
@@ -139,11 +139,7 @@ def test_each_is_refused_and_its_alternative_is_answered(
         assert message.startswith(f"refused: {what}: DataFusion answers it wrongly or cannot plan it")
         assert message.endswith(f": {listed[what]}")
         assert re.search(r"apache/datafusion#\d+", message) or "#" not in message
-    duck = duckdb.connect()
-    for table in ("steps", "runs"):
-        duck.read_parquet(archive.files(table)).create_view(table)
-    for name, table in TABLES.items():
-        duck.register(name, table)
+    duck = of_files(archive, **TABLES)
 
     def plain(rows: list[tuple[Any, ...]]) -> list[str]:
         return sorted(str([float(v) if isinstance(v, int | float | Decimal) else str(v) for v in row]) for row in rows)

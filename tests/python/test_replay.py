@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import a2store
-from archives import run_command
+from archives import ingested, run_command, simulated
 from oracle import reward
 from report_page import data_of
 from test_command_terminal import on_terminal, plain
@@ -27,11 +27,7 @@ NAMES = ["up", "down", "left", "right"]
 
 @pytest.fixture(scope="module")
 def games(tmp_path_factory: pytest.TempPathFactory) -> a2store.Archive:
-    folder = tmp_path_factory.mktemp("replay")
-    a2store.simulate(folder / "runs", runs=3, depth=1, seed=4, engine="player", progress=False)
-    archive = a2store.Archive.create(folder / "games.a2")
-    archive.ingest(folder / "runs", progress=False)
-    return archive
+    return simulated(tmp_path_factory.mktemp("replay"), runs=3, depth=1, seed=4, engine="player")
 
 
 def steps(archive: a2store.Archive, run: int) -> list[dict[str, object]]:
@@ -112,9 +108,7 @@ def raw_archive(folder: Path) -> a2store.Archive:
             # The two best values almost agree.
             row["branch_evs"] |= {ways[0]: 2000.0, ways[1]: 2000.0 - rng.random()}
     path.write_bytes(gzip.compress("\n".join(map(json.dumps, rows)).encode()))
-    archive = a2store.Archive.create(folder / "raw.a2")
-    archive.ingest(folder / "logs", progress=False)
-    return archive
+    return ingested(folder / "raw.a2", folder / "logs")
 
 
 def test_blunders_and_hard_moves_have_one_rule(tmp_path: Path) -> None:

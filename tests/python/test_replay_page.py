@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import a2store
-from archives import run_command
+from archives import run_command, simulated
 from browser import Page
 from report_page import data_of
 
@@ -18,11 +18,7 @@ EVIL = "</script><script>alert(1)</script>"
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> a2store.Archive:
-    root = tmp_path_factory.mktemp("replay_page")
-    a2store.simulate(root / "runs", runs=2, seed=5, depth=1, engine=EVIL, progress=False)
-    archive = a2store.Archive.create(root / "games.a2")
-    archive.ingest(root / "runs", progress=False)
-    return archive
+    return simulated(tmp_path_factory.mktemp("replay_page"), runs=2, seed=5, depth=1, engine=EVIL)
 
 
 READ = """
@@ -130,9 +126,7 @@ def test_tables_show_boards_as_pictures(page: Page, archive: a2store.Archive) ->
 
 
 def test_models_and_a_policy_stand_beside_the_values(page: Page, tmp_path: Path) -> None:
-    a2store.simulate(tmp_path / "runs", runs=1, seed=6, depth=0, progress=False)
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    archive.ingest(tmp_path / "runs", progress=False)
+    archive = simulated(tmp_path, runs=1, seed=6, depth=0)
     steps = len(archive.run(0))
     names = [("run_id", "u4"), ("step_index", "u4"), ("argmax_head", "u1"), ("argmax_prob", "f4")]
     rows = np.zeros(steps, [*names, ("teacher_move", "u1"), ("student_bins", "f4", (8,))])

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import a2store
-from archives import run_command
+from archives import ingested, run_command
 from report_page import data_of
 
 ENGINES = {"greedy": 0, "expectimax": 1, "</script><script>alert(1)</script>": 0}
@@ -63,8 +63,7 @@ def test_a_condition_leaves_out_the_other_runs(games: a2store.Archive, tmp_path:
     condition = "max_score >= 2000 AND engine = 'expectimax' OR format = 'a2t1' -- not the rest"
     chosen = f"SELECT run_id FROM runs WHERE (\n{condition}\n)"
     games.export_runs(chosen, tmp_path / "some", format="original", progress=False)
-    some = a2store.Archive.create(tmp_path / "some.a2")
-    some.ingest(tmp_path / "some", progress=False)
+    some = ingested(tmp_path / "some.a2", tmp_path / "some")
     assert 3 < some.num_runs == games.sql(chosen).count() < games.num_runs
     found, expected = tables(games.report(where=condition, progress=False)), tables(some.report(progress=False))
     assert set(found) == set(expected)

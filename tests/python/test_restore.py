@@ -43,15 +43,8 @@ def template(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path
     return Path(grow(tmp_path_factory.mktemp("template") / "games.a2", chunks(runs[:8], 2)).path)
 
 
-@pytest.fixture
-def path(template: Path, tmp_path: Path) -> Path:
-    return copied(template, tmp_path / "games.a2")
-
-
-def spoil(path: Path, damage: Callable[[bytes], bytes]) -> bytes:
-    """Damage a file; return its new content."""
+def spoil(path: Path, damage: Callable[[bytes], bytes]) -> None:
     path.write_bytes(damage(path.read_bytes()))
-    return path.read_bytes()
 
 
 def run_ids(archive: a2store.Archive) -> list[int]:
@@ -264,20 +257,6 @@ def test_no_archive_is_created_over_the_remains_of_one(path: Path, runs: list[Pa
     assert len(list(path.glob("*/*.parquet"))) == 2 * (NEWEST - 1)
 
 
-# Other folders, and the command
-
-
-def test_a_folder_without_an_archive(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        a2store.restore(tmp_path / "absent")
-    (tmp_path / "plain").mkdir()
-    for dry_run in (True, False):
-        with pytest.raises(a2store.ArchiveError) as caught:
-            a2store.restore(tmp_path / "plain", dry_run=dry_run)
-        assert caught.value.kind == "not_an_archive"
-    assert list((tmp_path / "plain").iterdir()) == []
-
-
 def test_the_command(path: Path) -> None:
     assert run_command("restore", path).stdout == "nothing to restore: version 5 is the newest and intact\n"
     spoil(manifest_path(path, NEWEST), DAMAGES["torn"])
@@ -299,4 +278,3 @@ def test_the_command(path: Path) -> None:
     }  # fmt: skip
     assert "version 7 continues from version 2" in run_command("restore", path, "--version", 2).stdout
     run_command("restore", path, "--version", 20, status=2)
-    run_command("restore", path / "absent", status=2)

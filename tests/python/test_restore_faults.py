@@ -8,7 +8,6 @@ that changes something, and disturbs some other calls; A2STORE_LONG_TESTS=1 trie
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import signal
 import subprocess
@@ -22,18 +21,12 @@ import pyarrow as pa
 import pytest
 
 import a2store
-import formats
-import games
-from annotations import predictions, write_annotations
+from annotations import write_models
 from archives import copied, grow, manifest_path, names
 from faults.checks import LONG, assert_none, expect, failures
 from faults.shim import FAILURES, KILLS, Call, Fault, Shim, read_log, was_killed
 
-pytest_plugins = ["faults.plugin"]
-
 ARCHIVE = "games.a2"
-FIRST_ID = 1000
-"""The first id of ``formats.write_session``."""
 SOME = 3
 """The number of calls that the short form disturbs if it does not take all."""
 
@@ -190,15 +183,7 @@ class Start:
 def start(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Start:
     """An archive with a model in one file, a model in two, and a model that was replaced."""
     folder = tmp_path_factory.mktemp("annotated")
-    played = {FIRST_ID + i: games.play(random.Random(i), steps) for i, steps in enumerate((30, 12, 20))}
-    formats.write_session(folder / "pool", list(played.values()), action=True)
-    whole, other = predictions(played), predictions(played, seed=1)
-    late = whole["run_id"] == FIRST_ID + 2
-    folders = {}
-    for name, rows in {"whole": whole, "other": other, "first": whole[~late], "last": whole[late]}.items():
-        folders[name] = folder / f"predicted-{name}"
-        write_annotations(folders[name], rows, bins=2)
-        shutil.copy(folder / "pool" / "metadata.db", folders[name])
+    folders, whole = write_models(folder)
     archive = grow(folder / ARCHIVE, [[run] for run in runs[:16]])
     archive.compact(progress=False)
     grow(archive.path, [[folder / "pool"], runs[16:17]])

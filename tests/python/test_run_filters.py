@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import a2store
-from archives import copied
+from archives import copied, ingested
 from faults.checks import LONG
 from test_query import duckdb_rows, rows
 
@@ -180,8 +180,7 @@ def test_groups_by_text(shaped: a2store.Archive, sql: str) -> None:
 
 def test_sampled_runs_keep_their_step_indices(fixtures: Path, tmp_path: Path) -> None:
     """A bound on ``step_index`` must not be used as a position among the stored rows."""
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    archive.ingest(fixtures, progress=False)
+    archive = ingested(tmp_path / "games.a2", fixtures)
     formats = {row[0] for row in rows(archive.sql("SELECT DISTINCT format FROM runs"))}
     assert "session" in formats
     for condition in ("step_index < 7", "step_index BETWEEN 5 AND 20", "step_index > 100", "step_index % 2 = 1"):
@@ -203,8 +202,7 @@ def test_cached_metadata_belongs_to_its_version(run_files: list[Path], tmp_path:
 def test_another_archive_in_the_same_place(run_files: list[Path], tmp_path: Path) -> None:
     path = tmp_path / "games.a2"
     for files in (run_files[:2], run_files[40:43]):
-        archive = a2store.Archive.create(path)
-        archive.ingest(files, progress=False)
+        archive = ingested(path, files)
         expected = duckdb_rows(archive, "SELECT run_id, step_index, board FROM steps WHERE max_score > 1 ORDER BY 1, 2")
         assert rows(archive.sql("SELECT run_id, step_index, board FROM steps WHERE max_score > 1")) == expected
         path.rename(tmp_path / f"moved-{len(files)}")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import duckdb
 import numpy as np
 import pytest
 
 import a2store
 from compare import assert_same, row_keys
+from duck import of_files
 from oracle import Array
 
 WEIGHTS = {
@@ -39,11 +39,6 @@ def table(archive: a2store.Archive) -> a2store.StepTable:
     return archive.sql(f"SELECT *, {columns}, {bad} FROM steps").materialize(extra=extra, progress=False)
 
 
-@pytest.fixture(scope="module")
-def all_keys(steps: dict[str, Array]) -> Array:
-    return steps["run_id"].astype("u8") << np.uint64(32) | steps["step_index"]
-
-
 def rows_of(loader: a2store.Loader, all_keys: Array) -> Array:
     """Return the rows of the table that a loader serves, in order."""
     return np.searchsorted(all_keys, row_keys(loader))
@@ -57,10 +52,8 @@ def test_weights(archive: a2store.Archive, table: a2store.StepTable, all_keys: A
     view = table.filter(phase="late", engine="alpha")
     some = (steps["phase"] == "late") & (steps["engine"] == "alpha")
     for name, sql in WEIGHTS.items():
-        with duckdb.connect() as connection:
-            connection.read_parquet(archive.files("steps")).create_view("steps")
-            chosen = f"SELECT CAST({sql} AS DOUBLE) AS w FROM steps ORDER BY run_id, step_index"
-            weights: Array = connection.execute(chosen).fetchnumpy()["w"]
+        chosen = f"SELECT CAST({sql} AS DOUBLE) AS w FROM steps ORDER BY run_id, step_index"
+        weights: Array = of_files(archive).execute(chosen).fetchnumpy()["w"]
         options: dict[str, Any] = {"weights": name, "num_samples": 100_000, "columns": COLUMNS}
         drawn = rows_of(table.loader(5000, seed=1, **options), all_keys)
         assert (weights[drawn] > 0).all()

@@ -65,19 +65,12 @@ def test_values_that_fit_their_types(made: a2store.Archive) -> None:
     assert made.query("high_score", min_score=0, engine="alpha' OR 'x' = 'x").count() == 0
 
 
-@pytest.mark.parametrize(
-    ("name", "width"),
-    [
-        ("length_histogram", 2**32),
-        ("tile_presence", 2**32),
-        ("survivorship", 2**32),
-    ],
-)
-def test_bins_of_invalid_width(made: a2store.Archive, name: str, width: int) -> None:
+@pytest.mark.parametrize("name", ["length_histogram", "tile_presence", "survivorship"])
+def test_bins_of_invalid_width(made: a2store.Archive, name: str) -> None:
     """A width with more bins than any run could fill is rejected. With a width of 0, the bins are null."""
     with pytest.raises(a2store.QueryError):
-        made.query(name, width=width).count()
-    assert made.query(name, width=width - 1).count() > 0
+        made.query(name, width=2**32).count()
+    assert made.query(name, width=2**32 - 1).count() > 0
     bins = made.query(name, width=0).to_arrow().columns
     assert any(column.null_count == len(column) > 0 for column in bins)
 

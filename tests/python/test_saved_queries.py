@@ -19,22 +19,20 @@ import pytest
 import a2store
 import duck
 import oracle
-from archives import plain
+from archives import ingested, plain
 from faults.checks import LONG
 from oracle import Array
 from saved_cases import (
+    ARCHIVES,
     CASES,
     QUERIES,
+    TEXTS,
     annotate,
     assert_rows,
-    bare,
     chosen,
     defaults,
-    generated,
     header_of,
-    no_steps,
     rows,
-    single,
 )
 from saved_oracle import EXPECTED
 
@@ -52,7 +50,6 @@ class Asked:
 REAL = ["session", "macroxue/logs", "runs/example.a2run2", "runs/run-00272.bin", "runs/ai2048-1.a2run2"]
 SMALL = ("single", "bare", "no_steps")
 """The archives of one kind of games, which have few rows."""
-ARCHIVES = {make.__name__: make for make in (generated, single, bare, no_steps)}
 
 
 @pytest.fixture(scope="module", params=[*ARCHIVES, "real"])
@@ -100,33 +97,28 @@ def test_the_archives_have_all_cases_of_the_queries(asked: Asked) -> None:
             assert number(f"runs WHERE {condition}") > 0, condition
 
 
-@pytest.fixture(scope="module")
-def texts() -> dict[str, str]:
-    return {path.stem: path.read_text(encoding="utf-8") for path in sorted(QUERIES.iterdir())}
-
-
-def test_each_file_of_the_folder_is_a_query_that_is_tested(texts: dict[str, str]) -> None:
+def test_each_file_of_the_folder_is_a_query_that_is_tested() -> None:
     assert {path.suffix for path in QUERIES.iterdir()} == {".sql"}
-    assert set(texts) == set(EXPECTED) == set(CASES)
-    for text in texts.values():
+    assert set(TEXTS) == set(EXPECTED) == set(CASES)
+    for text in TEXTS.values():
         header = header_of(text)
         assert header.purpose.endswith(".")
         assert header.columns
         assert set(re.findall(r"\$(\w+)", text)) == set(header.parameters)
 
 
-def test_the_package_has_the_queries_of_the_folder(texts: dict[str, str]) -> None:
+def test_the_package_has_the_queries_of_the_folder() -> None:
     queries = a2store.queries()
-    assert [query.name for query in queries] == sorted(texts)
+    assert [query.name for query in queries] == sorted(TEXTS)
     for query in queries:
-        header = header_of(texts[query.name])
+        header = header_of(TEXTS[query.name])
         assert query.purpose == header.purpose
         found = {p.name: (p.type, p.default, p.doc) for p in query.parameters}
         assert found == {
             name: (dtype, json.loads(default), doc) for name, (dtype, default, doc) in header.parameters.items()
         }
         assert list(found) == list(header.parameters)
-        assert query.sql == texts[query.name]
+        assert query.sql == TEXTS[query.name]
         assert query.name in repr(query)
 
 
@@ -138,9 +130,9 @@ def type_name(dtype: Any) -> str:
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_columns_and_rows(asked: Asked, texts: dict[str, str], name: str) -> None:
+def test_columns_and_rows(asked: Asked, name: str) -> None:
     """The columns are those of the header. The rows are DuckDB's, in the same order each time."""
-    columns = [(column, dtype) for column, (dtype, _) in header_of(texts[name]).columns.items()]
+    columns = [(column, dtype) for column, (dtype, _) in header_of(TEXTS[name]).columns.items()]
     cases = CASES[name]
     # All parameters are compared on the generated archive. Some macros are slow on the real one.
     if asked.name == "real":
@@ -156,7 +148,7 @@ def test_columns_and_rows(asked: Asked, texts: dict[str, str], name: str) -> Non
         assert table.schema == pa.schema(query.schema)
         assert [(field.name, type_name(field.type)) for field in table.schema] == columns
         found = [tuple(row.values()) for row in table.to_pylist()]
-        assert_rows(found, duck.fetch(asked.connection, EXPECTED[name], **defaults(texts[name]) | params))
+        assert_rows(found, duck.fetch(asked.connection, EXPECTED[name], **defaults(TEXTS[name]) | params))
         num_rows.append(len(found))
     assert plain(pa.table(query)).equals(plain(table))
     if asked.name == "generated":
@@ -281,8 +273,7 @@ def test_agreement_of_an_engine_with_itself(run_files: list[Path], tmp_path: Pat
         for engine in ("one", "two"):
             renamed = replace(game, engine=engine)
             (tmp_path / f"{number}-{engine}.a2run2").write_bytes(oracle.encode_a2run2(renamed))
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    archive.ingest(tmp_path, progress=False)
+    archive = ingested(tmp_path / "games.a2", tmp_path)
     (pair,) = rows(archive.query("engine_agreement", first_steps=1_000_000))
     assert (pair["engine"], pair["other_engine"]) == ("one", "two")
     assert pair["num_positions"] > 1000

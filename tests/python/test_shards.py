@@ -362,20 +362,26 @@ def test_states_of_other_rows(archive: a2store.Archive) -> None:
         others[0].load_state_dict(archive.sql(SQL).materialize(progress=False).loader().state_dict())
 
 
+class Other:
+    """A query with another ``materialize``."""
+
+    def __init__(self, query: a2store.Query, materialize: Callable[..., a2store.StepTable]) -> None:
+        self.query, self.materialize = query, materialize
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.query, name)
+
+
 def test_a_loader_makes_each_share_once(archive: a2store.Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     query = archive.sql(SQL)
     made: list[int] = []
 
-    class Counted:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(query, name)
-
-        def materialize(self, **options: Any) -> a2store.StepTable:
-            made.append(options["round"])
-            return query.materialize(**options)
+    def counted(**options: Any) -> a2store.StepTable:
+        made.append(options["round"])
+        return query.materialize(**options)
 
     (loader, *_) = loaders(query, 2, prefetch_share=False)
-    monkeypatch.setattr(loader._loader, "_query", Counted())
+    monkeypatch.setattr(loader._loader, "_query", Other(query, counted))
     for _ in range(2):
         for _ in loader:
             assert len(loader) == len(loader)
@@ -423,19 +429,15 @@ def test_a_share_that_failed_ahead_is_made_again(archive: a2store.Archive, monke
     query = archive.sql(SQL)
     failing = {1}
 
-    class Unreachable:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(query, name)
-
-        def materialize(self, **options: Any) -> a2store.StepTable:
-            if options["round"] in failing:
-                raise OSError("the store does not answer")
-            return query.materialize(**options)
+    def unreachable(**options: Any) -> a2store.StepTable:
+        if options["round"] in failing:
+            raise OSError("the store does not answer")
+        return query.materialize(**options)
 
     (loader, *_) = loaders(query, 2)
     expected = [rows_of(list(loader)) for _ in range(3)]
     (loader, *_) = loaders(query, 2)
-    monkeypatch.setattr(loader._loader, "_query", Unreachable())
+    monkeypatch.setattr(loader._loader, "_query", Other(query, unreachable))
     assert rows_of(list(loader)) == expected[0]
     for _ in range(2):
         with pytest.raises(OSError, match="does not answer"):

@@ -10,11 +10,6 @@ import a2store
 from compare import keys
 
 
-@pytest.fixture(scope="module")
-def table(archive: a2store.Archive) -> a2store.StepTable:
-    return archive.sql("SELECT * FROM steps").materialize(progress=False)
-
-
 def test_train_test_split(archive: a2store.Archive, table: a2store.StepTable) -> None:
     before: set[int] = set()
     for share in (0.0, 0.1, 0.25, 0.5, 1.0):

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import os
 import re
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +17,9 @@ import pytest
 import a2store
 import oracle
 from conftest import PHASES
+from duck import of_files
 from faults.checks import LONG
+from faults.shim import python
 from sqlfuzz import worker
 
 USERS = pa.table({
@@ -32,11 +31,7 @@ USERS = pa.table({
 
 @pytest.fixture(scope="module")
 def duck(archive: a2store.Archive) -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect()
-    for table in ("steps", "runs"):
-        connection.read_parquet(archive.files(table)).create_view(table)
-    connection.register("u", USERS)
-    return connection
+    return of_files(archive, u=USERS)
 
 
 def asked(archive: a2store.Archive, sql: str) -> list[tuple[Any, ...]]:
@@ -142,9 +137,7 @@ def test_a_division_raises_no_error(with_empty_game: a2store.Archive, condition:
     archive = with_empty_game
     qualified = re.sub(r"\b(num_steps|max_score|engine|run_id|step_index|move|phase)\b", r"s.\1", condition)
     sql = shape.format(condition, qualified)
-    connection = duckdb.connect()
-    for table in ("steps", "runs"):
-        connection.read_parquet(archive.files(table)).create_view(table)
+    connection = of_files(archive)
     # DuckDB divides integers by //, and here gives null for a division by zero.
     connection.execute("SET error_on_division_by_zero = false")
     expected = connection.execute(sql.replace("/", "//")).fetchall()
@@ -206,9 +199,9 @@ def test_equal_queries_give_equal_tables(archive: a2store.Archive, tmp_path: Pat
     environments = [(archive.path, {}), (compacted, {}), *((archive.path, few) for few in cores)]
     found = []
     for path, environment in environments:
-        command = [sys.executable, "-c", TABLE, path, *DETERMINED]
-        environment = {**os.environ, "PYTHONHASHSEED": "1", **environment}
-        found.append(subprocess.run(command, stdout=subprocess.PIPE, check=True, env=environment).stdout)
+        done = python("-c", TABLE, path, *DETERMINED, environment={"PYTHONHASHSEED": "1", **environment})
+        assert done.returncode == 0, done.stderr
+        found.append(done.stdout)
     assert len(set(found)) == 1
     assert len(found[0].splitlines()) == len(set(found[0].splitlines())) == len(DETERMINED)
 

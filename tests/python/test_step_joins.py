@@ -14,7 +14,9 @@ import pytest
 import a2store
 import games
 import oracle
+from archives import simulated
 from compare import assert_same
+from duck import of_files
 
 FILES, RUNS = 6, 3
 """The number of files of steps, and of runs in each."""
@@ -46,10 +48,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> a2store.Archive:
 
 @pytest.fixture(scope="module")
 def duck(archive: a2store.Archive) -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect()
-    for table in ("steps", "runs", "annotations"):
-        connection.read_parquet(archive.files(table)).create_view(table)
-    return connection
+    return of_files(archive)
 
 
 JOINS = {
@@ -201,9 +200,7 @@ def test_rows_that_depend_on_the_order(archive: a2store.Archive) -> None:
 
 
 def test_an_archive_without_annotations(tmp_path: Path) -> None:
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    a2store.simulate(tmp_path / "runs", runs=2, seed=1, progress=False)
-    archive.ingest(tmp_path / "runs", progress=False)
+    archive = simulated(tmp_path, runs=2, seed=1)
     left = archive.sql(f"SELECT s.run_id, a.argmax_head FROM steps s LEFT JOIN annotations a ON {KEYS} AND model = 'm'")
     assert pa.table(left)["argmax_head"].null_count == archive.num_steps
     assert archive.sql(f"SELECT s.run_id FROM steps s JOIN annotations a ON {KEYS} AND model = 'm'").count() == 0

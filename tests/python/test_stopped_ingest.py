@@ -26,17 +26,14 @@ def recorded(shim: Shim, root: Path, files: list[Path], path: Path) -> list[Call
     return read_log(log)
 
 
-def middle(calls: list[Call]) -> int:
-    """Return the number of the call that writes the first rows."""
-    return next(call.number for call in calls if call.kind == "write" and "/steps/.staged" in call.path)
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted(files: list[Path], shim: Shim, tmp_path: Path, number: signal.Signals) -> None:
     archive = grow(tmp_path / "template" / "games.a2", [files[:3]])
     before, path = contents(archive.path), tmp_path / "games.a2"
     calls = recorded(shim, path, files, copied(archive.path, path))
-    first, last = middle(calls), last_of_data(calls)
+    # From the call that writes the first rows.
+    first = next(call.number for call in calls if call.kind == "write" and "/steps/.staged" in call.path)
+    last = last_of_data(calls)
     for at in range(first, last + 1) if LONG else (first, (first + last) // 2, last):
         copied(archive.path, path)
         fault = Fault(at, number.name)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +13,7 @@ import pytest
 import a2store
 import formats
 from compare import assert_same, row_keys
+from faults.shim import python
 from games import play
 
 # More elements than any address space holds; all share one number in memory.
@@ -97,10 +95,9 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def limited(folder: Path, work: str, more: int) -> str:
-    command = [sys.executable, "-c", LIMITED.replace("{work}", work), str(folder), str(more)]
     # The limit must leave no memory that was freed or that is reserved for other threads.
-    environment = {**os.environ, "MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "131072"}
-    done = subprocess.run(command, capture_output=True, check=False, timeout=60, text=True, env=environment)
+    environment = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "131072"}
+    done = python("-c", LIMITED.replace("{work}", work), folder, more, environment=environment)
     assert done.returncode == 0, f"{done.returncode}: {done.stderr}"
     return done.stdout
 
@@ -205,8 +202,7 @@ def was_stopped(work):
 
 
 def pending(folder: Path, work: str) -> str:
-    command = [sys.executable, "-c", PENDING.replace("{work}", work), str(folder)]
-    done = subprocess.run(command, capture_output=True, check=False, timeout=60, text=True)
+    done = python("-c", PENDING.replace("{work}", work), folder)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 

@@ -9,7 +9,7 @@ import pytest
 
 import a2store
 import oracle
-from compare import assert_same, row_keys
+from compare import assert_same, keys, row_keys
 from oracle import Array
 
 EXTRAS = ["max_score", "ev_left", "engine"]
@@ -126,7 +126,7 @@ def test_a_repeated_row_has_one_symmetry_per_epoch(
 ) -> None:
     options: dict[str, Any] = {"seed": 1, "symmetries": True, "replacement": True, "num_samples": num_samples}
     drawn = served([table.loader(batch_size, **options)])
-    rows = np.searchsorted(key(symmetric), key(drawn))
+    rows = np.searchsorted(keys(symmetric), keys(drawn))
     assert len(rows) == num_samples
     assert len(np.unique(rows)) < 0.7 * len(rows)
     for name, values in symmetric.items():
@@ -134,16 +134,11 @@ def test_a_repeated_row_has_one_symmetry_per_epoch(
     view = table.filter(phase="mid")
     drawn = served([view.loader(batch_size, **options)])
     once = served([view.loader(500, seed=1, symmetries=True)])
-    rows = np.searchsorted(key(once), key(drawn))
+    rows = np.searchsorted(keys(once), keys(drawn))
     for name, values in once.items():
         assert_same(drawn[name], values[rows], name)
-    rows = np.searchsorted(key(original), key(once))
+    rows = np.searchsorted(keys(original), keys(once))
     assert which(once, {name: values[rows] for name, values in original.items()}).any(1).all()
-
-
-def key(columns: Columns) -> Array:
-    found: Array = columns["run_id"].astype("u8") << np.uint64(32) | columns["step_index"]
-    return found
 
 
 def test_a_missing_move_stays_missing(archive: a2store.Archive, original: Columns) -> None:

@@ -13,6 +13,7 @@ import pytest
 import a2store
 import oracle
 from compare import BATCH_COLUMNS, assert_same, column
+from duck import of_files
 from oracle import Array
 
 
@@ -220,10 +221,8 @@ def test_many_rows_keep_their_order(large: a2store.Archive, where: str, order: s
     table = large.sql(f"SELECT * FROM steps {where}").materialize(progress=False)
     limited = where if "ORDER" in where else where.replace(" LIMIT", f" ORDER BY {order} LIMIT")
     ordered = limited if "ORDER" in limited else f"{limited} ORDER BY {order}"
-    with duckdb.connect() as connection:
-        connection.read_parquet(large.files("steps")).create_view("steps")
-        sql = f"SELECT run_id, step_index, board, ev_left FROM steps {ordered}"
-        expected = connection.execute(sql).fetchnumpy()
+    sql = f"SELECT run_id, step_index, board, ev_left FROM steps {ordered}"
+    expected = of_files(large).execute(sql).fetchnumpy()
     assert len(table) == len(expected["board"]) > 70_000
     rows, columns = np.asarray(table), pa.table(table)
     for name in ("run_id", "step_index", "board"):

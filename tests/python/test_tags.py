@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import a2store
-from archives import assert_same_tables, chunks, copied, found, grow, names, run_command, tables, versions_in
+from archives import assert_same_tables, chunks, found, grow, ingested, names, run_command, tables, versions_in
 
 NOW: dict[str, Any] = {"older_than": 0, "grace": 0}
 
@@ -23,131 +23,125 @@ def template(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path
     return Path(archive.path)
 
 
-@pytest.fixture
-def archive(template: Path, tmp_path: Path) -> a2store.Archive:
-    return a2store.Archive.open(copied(template, tmp_path / "games.a2"))
-
-
-def test_a_tagged_version_never_expires(archive: a2store.Archive, runs: list[Path]) -> None:
-    expected = {version: tables(a2store.open(archive.path, version=version)) for version in (3, 5)}
-    archive.tag("baseline-3", 3)
-    archive.tag("Second.try_1", version=5)
-    assert archive.tags() == {"Second.try_1": 5, "baseline-3": 3}
-    planned = archive.expire(older_than=0, grace=0, dry_run=True)
-    report = archive.expire(older_than=0, grace=0)
+def test_a_tagged_version_never_expires(fresh: a2store.Archive, runs: list[Path]) -> None:
+    expected = {version: tables(a2store.open(fresh.path, version=version)) for version in (3, 5)}
+    fresh.tag("baseline-3", 3)
+    fresh.tag("Second.try_1", version=5)
+    assert fresh.tags() == {"Second.try_1": 5, "baseline-3": 3}
+    planned = fresh.expire(older_than=0, grace=0, dry_run=True)
+    report = fresh.expire(older_than=0, grace=0)
     assert planned == report
     assert (report.first_version, report.num_versions, report.tags) == (6, 3, ["Second.try_1", "baseline-3"])
-    assert versions_in(archive.path) == [7, 6, 5, 3]
-    archive.ingest(runs[8], progress=False)
-    for name, version in archive.tags().items():
-        for opened in (a2store.open(archive.path, version=name), a2store.open(archive.path, version=version)):
+    assert versions_in(fresh.path) == [7, 6, 5, 3]
+    fresh.ingest(runs[8], progress=False)
+    for name, version in fresh.tags().items():
+        for opened in (a2store.open(fresh.path, version=name), a2store.open(fresh.path, version=version)):
             assert opened.version == version
             assert_same_tables(tables(opened), expected[version])
     for version in (1, 2, 4):
         with pytest.raises(a2store.VersionNotFoundError, match=re.escape("6..=8")):
-            a2store.open(archive.path, version=version)
-    assert [line.version for line in archive.history()] == [8, 7, 6, 5, 3]
-    verified = archive.verify(progress=False)
+            a2store.open(fresh.path, version=version)
+    assert [line.version for line in fresh.history()] == [8, 7, 6, 5, 3]
+    verified = fresh.verify(progress=False)
     assert (verified.problems, verified.num_versions, verified.unnamed_files) == ([], 5, 0)
 
-    archive.untag("baseline-3")
-    report = archive.expire(older_than=10**9, grace=0)
+    fresh.untag("baseline-3")
+    report = fresh.expire(older_than=10**9, grace=0)
     assert (report.num_versions, report.tags) == (1, ["Second.try_1"])
-    assert versions_in(archive.path) == [8, 7, 6, 5]
+    assert versions_in(fresh.path) == [8, 7, 6, 5]
     with pytest.raises(a2store.VersionNotFoundError):
-        a2store.open(archive.path, version=3)
-    assert_same_tables(tables(a2store.open(archive.path, version="Second.try_1")), expected[5])
-    assert archive.verify(progress=False).problems == []
+        a2store.open(fresh.path, version=3)
+    assert_same_tables(tables(a2store.open(fresh.path, version="Second.try_1")), expected[5])
+    assert fresh.verify(progress=False).problems == []
 
 
-def test_the_version_of_a_view(archive: a2store.Archive) -> None:
-    early = a2store.open(archive.path, version=2)
+def test_the_version_of_a_view(fresh: a2store.Archive) -> None:
+    early = a2store.open(fresh.path, version=2)
     early.tag("early")
-    archive.tag("now")
-    assert archive.tags() == early.tags() == {"early": 2, "now": 6}
+    fresh.tag("now")
+    assert fresh.tags() == early.tags() == {"early": 2, "now": 6}
     # The same name for the same version is no error.
     early.tag("early")
     with pytest.raises(ValueError, match="name: expected a new name, found early, the tag of version 2"):
-        archive.tag("early")
-    archive.untag("early")
-    archive.tag("early")
-    assert archive.tags() == {"early": 6, "now": 6}
+        fresh.tag("early")
+    fresh.untag("early")
+    fresh.tag("early")
+    assert fresh.tags() == {"early": 6, "now": 6}
 
 
 @pytest.mark.parametrize("name", ["", ".", ".hidden", "17", "a/b", "a b", "ü", "a" * 101, "../x", "a\n"])
-def test_names(archive: a2store.Archive, name: str) -> None:
-    before = names(archive.path)
+def test_names(fresh: a2store.Archive, name: str) -> None:
+    before = names(fresh.path)
     with pytest.raises(ValueError, match="name: expected 1 to 100 letters, digits"):
-        archive.tag(name)
-    assert names(archive.path) == before
+        fresh.tag(name)
+    assert names(fresh.path) == before
     for name in ("a", "a" * 100, "1.0", "-", "v1_2-rc.3", "_"):
-        archive.tag(name)
-        assert a2store.open(archive.path, version=name).version == 6
+        fresh.tag(name)
+        assert a2store.open(fresh.path, version=name).version == 6
 
 
-def test_unknown_tags_and_versions(archive: a2store.Archive, tmp_path: Path) -> None:
+def test_unknown_tags_and_versions(fresh: a2store.Archive, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="version: expected a tag of the archive, which has none, found nightly"):
-        a2store.open(archive.path, version="nightly")
-    archive.tag("weekly")
+        a2store.open(fresh.path, version="nightly")
+    fresh.tag("weekly")
     for work in (
-        lambda: a2store.open(archive.path, version="nightly"),
-        lambda: archive.restore(version="nightly"),
-        lambda: a2store.open(archive.path, version="../weekly"),
+        lambda: a2store.open(fresh.path, version="nightly"),
+        lambda: fresh.restore(version="nightly"),
+        lambda: a2store.open(fresh.path, version="../weekly"),
     ):
         with pytest.raises(ValueError, match="version: expected weekly, found "):
             work()
     with pytest.raises(ValueError, match="name: expected weekly, found nightly"):
-        archive.untag("nightly")
+        fresh.untag("nightly")
     with pytest.raises(a2store.VersionNotFoundError):
-        archive.tag("later", version=7)
-    archive.expire(**NOW)
+        fresh.tag("later", version=7)
+    fresh.expire(**NOW)
     with pytest.raises(a2store.VersionNotFoundError):
-        archive.tag("earlier", version=2)
-    assert archive.tags() == {"weekly": 6}
+        fresh.tag("earlier", version=2)
+    assert fresh.tags() == {"weekly": 6}
     with pytest.raises(FileNotFoundError):
         a2store.open(tmp_path / "absent", version="weekly")
     with pytest.raises(ValueError, match="version: expected no version"):
         a2store.open(tmp_path / "new.a2", version="weekly", create=True)
     with pytest.raises(TypeError):
-        a2store.open(archive.path, version=1.5)  # type: ignore[arg-type]
+        a2store.open(fresh.path, version=1.5)  # type: ignore[arg-type]
 
 
-def test_a_damaged_tag(archive: a2store.Archive) -> None:
-    archive.tag("first", version=2)
-    path = archive.path / "_tags" / "first.json"
+def test_a_damaged_tag(fresh: a2store.Archive) -> None:
+    fresh.tag("first", version=2)
+    path = fresh.path / "_tags" / "first.json"
     path.write_bytes(b"{")
-    for work in (archive.tags, lambda: a2store.open(archive.path, version="first"), lambda: archive.expire(**NOW)):
+    for work in (fresh.tags, lambda: a2store.open(fresh.path, version="first"), lambda: fresh.expire(**NOW)):
         with pytest.raises(a2store.DamagedError, match="tag: expected the number of a version") as caught:
             work()
         assert caught.value.path == path
-    assert ("_tags/first.json", None, "tag") in found(archive.path)
+    assert ("_tags/first.json", None, "tag") in found(fresh.path)
     # Without the tag, its version may expire.
     path.unlink()
-    assert archive.expire(**NOW).num_versions == 5
+    assert fresh.expire(**NOW).num_versions == 5
 
 
-def test_no_archive_is_created_among_tags(archive: a2store.Archive) -> None:
-    archive.tag("old")
+def test_no_archive_is_created_among_tags(fresh: a2store.Archive) -> None:
+    fresh.tag("old")
     for folder in ("_versions", "runs", "steps"):
-        for path in (archive.path / folder).iterdir():
+        for path in (fresh.path / folder).iterdir():
             path.unlink()
     with pytest.raises(a2store.DamagedError, match="expected no tags without a manifest, found the tag old"):
-        a2store.Archive.create(archive.path)
+        a2store.Archive.create(fresh.path)
 
 
-def test_restoring_a_tagged_version(archive: a2store.Archive) -> None:
-    expected = tables(a2store.open(archive.path, version=3))
-    archive.tag("good", version=3)
-    archive.expire(**NOW)
-    report = archive.restore(version="good")
-    assert (report.version, report.new_version, archive.version) == (3, 8, 8)
-    assert_same_tables(tables(archive), expected)
-    assert archive.verify(progress=False).problems == []
+def test_restoring_a_tagged_version(fresh: a2store.Archive) -> None:
+    expected = tables(a2store.open(fresh.path, version=3))
+    fresh.tag("good", version=3)
+    fresh.expire(**NOW)
+    report = fresh.restore(version="good")
+    assert (report.version, report.new_version, fresh.version) == (3, 8, 8)
+    assert_same_tables(tables(fresh), expected)
+    assert fresh.verify(progress=False).problems == []
 
 
 def test_on_an_object_store(url: str, run_files: list[Path]) -> None:
-    archive = a2store.Archive.create(url)
-    archive.ingest(run_files[:2], progress=False)
+    archive = ingested(url, run_files[:2])
     archive.tag("two")
     archive.ingest(run_files[2:3], progress=False)
     archive.compact(progress=False)
@@ -161,17 +155,17 @@ def test_on_an_object_store(url: str, run_files: list[Path]) -> None:
     assert archive.tags() == {}
 
 
-def test_the_command(archive: a2store.Archive) -> None:
-    assert run_command("tag", archive.path).stdout == ""
-    assert run_command("tag", archive.path, "baseline").stdout == "      6  baseline\n"
-    text = run_command("tag", archive.path, "early", "--version", 2).stdout
+def test_the_command(fresh: a2store.Archive) -> None:
+    assert run_command("tag", fresh.path).stdout == ""
+    assert run_command("tag", fresh.path, "baseline").stdout == "      6  baseline\n"
+    text = run_command("tag", fresh.path, "early", "--version", 2).stdout
     assert text == "      6  baseline\n      2  early\n"
-    assert json.loads(run_command("tag", archive.path, "--json").stdout) == {"baseline": 6, "early": 2}
-    assert json.loads(run_command("info", archive.path, "--version", "early", "--json").stdout)["version"] == 2
-    text = run_command("expire", archive.path, "--older-than", "0s").stdout
+    assert json.loads(run_command("tag", fresh.path, "--json").stdout) == {"baseline": 6, "early": 2}
+    assert json.loads(run_command("info", fresh.path, "--version", "early", "--json").stdout)["version"] == 2
+    text = run_command("expire", fresh.path, "--older-than", "0s").stdout
     assert "tags keep older versions: early\n" in text
-    assert "expected a new name, found early" in run_command("tag", archive.path, "early", status=2).stderr
-    assert run_command("tag", archive.path, "--remove", "early").stdout == "      6  baseline\n"
-    assert "expected baseline, found early" in run_command("tag", archive.path, "--remove", "early", status=2).stderr
-    run_command("tag", archive.path, "a", "--remove", "b", status=2)
-    run_command("tag", archive.path, "--version", 2, status=2)
+    assert "expected a new name, found early" in run_command("tag", fresh.path, "early", status=2).stderr
+    assert run_command("tag", fresh.path, "--remove", "early").stdout == "      6  baseline\n"
+    assert "expected baseline, found early" in run_command("tag", fresh.path, "--remove", "early", status=2).stderr
+    run_command("tag", fresh.path, "a", "--remove", "b", status=2)
+    run_command("tag", fresh.path, "--version", 2, status=2)

@@ -80,35 +80,23 @@ def assert_same_tensors(found: Tensors, expected: Tensors) -> None:
 
 
 class Watched:
-    """A table that counts its calls and stores the batches that it returned."""
+    """A table whose loaders store the batches that they return, or such a loader."""
 
-    def __init__(self, table: a2store.StepTable) -> None:
-        self.table = table
-        self.batches: list[a2store.Batch] = []
+    def __init__(self, inner: Any, batches: list[a2store.Batch]) -> None:
+        self.inner, self.batches = inner, batches
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.table, name)
+        return getattr(self.inner, name)
 
     def __len__(self) -> int:
-        return len(self.table)
+        return len(self.inner)
 
     def loader(self, *args: Any, **kwargs: Any) -> Any:
-        return WatchedLoader(self, self.table.loader(*args, **kwargs))
-
-
-class WatchedLoader:
-    def __init__(self, watched: Watched, loader: a2store.Loader) -> None:
-        self.watched, self.loader = watched, loader
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.loader, name)
-
-    def __len__(self) -> int:
-        return len(self.loader)
+        return Watched(self.inner.loader(*args, **kwargs), self.batches)
 
     def __iter__(self) -> Iterator[a2store.Batch]:
-        for batch in self.loader:
-            self.watched.batches.append(batch)
+        for batch in self.inner:
+            self.batches.append(batch)
             yield batch
 
 
@@ -353,7 +341,7 @@ def test_ranks_of_a_process_group(table: a2store.StepTable, monkeypatch: pytest.
 
 
 def test_tensors_share_the_memory_of_their_batch(rich: a2store.StepTable) -> None:
-    watched: Any = Watched(rich)
+    watched: Any = Watched(rich, [])
     served = list(StepLoader(watched, 2000))
     assert len(served) == len(watched.batches) > 5
     for tensors, batch in zip(served, watched.batches, strict=True):

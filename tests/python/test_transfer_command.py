@@ -6,16 +6,15 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import a2store
-import archives
 import formats
 import logs
 import packs
+from archives import copied, ingested, report, run_command
 from formats import Payload
 from oracle import Game
 from trees import Tree, write_tree
@@ -38,25 +37,13 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
     folder = tmp_path_factory.mktemp("kept")
     games = packs.make_games(71, NUM_RUNS)
     payloads = packs.write(folder / "runs.a2pack", games)
-    archive = a2store.Archive.create(folder / "games.a2")
-    archive.ingest(folder / "runs.a2pack", progress=False)
+    archive = ingested(folder / "games.a2", folder / "runs.a2pack")
     return Kept(archive.path, folder / "runs.a2pack", packs.as_packed(games), [payload.data for payload in payloads])
 
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Tree:
     return write_tree(tmp_path_factory.mktemp("tree") / "tree", 72)
-
-
-def run(*args: object, status: int = 0) -> tuple[str, str]:
-    """Run ``python -m a2store`` to its end; return standard output and standard error."""
-    done = archives.run_command(*args, status=status)
-    return done.stdout, done.stderr
-
-
-def report(*args: object) -> Any:
-    """Return the JSON value that a command prints."""
-    return json.loads(run(*args, "--json")[0])
 
 
 def check(path: Path, format_name: str, games: Sequence[Game], files: Sequence[bytes]) -> None:
@@ -87,7 +74,7 @@ def test_export_and_convert_write_every_format(kept: Kept, tmp_path: Path, forma
     assert {name: done[name] for name in wanted} == wanted
     args = ("convert", kept.pack, "--format", format_name, "--out", tmp_path / "converted")
     if format_name == "original":
-        assert "original" in run(*args, status=2)[1]
+        assert "original" in run_command(*args, status=2).stderr
     else:
         assert report(*args)["runs"] == NUM_RUNS
         check(tmp_path / "converted", format_name, kept.games, kept.files)
@@ -105,22 +92,22 @@ def test_where_selects_the_runs(kept: Kept, tmp_path: Path) -> None:
     for number, (condition, ids) in enumerate(conditions.items()):
         assert len(ids) < NUM_RUNS
         out = tmp_path / f"{number}"
-        text, _ = run("export", kept.archive, "--where", condition, "--format", "original", "--out", out)
-        assert f"{len(ids)} runs" in text
+        done = run_command("export", kept.archive, "--where", condition, "--format", "original", "--out", out)
+        assert f"{len(ids)} runs" in done.stdout
         found = sorted(out.iterdir())
         assert [path.name[:12] for path in found] == [f"run-{place:08}" for place in ids]
         assert [path.read_bytes() for path in found] == [kept.files[place] for place in ids]
 
 
 def test_export_of_an_older_version(kept: Kept, tmp_path: Path) -> None:
-    archive = a2store.Archive.open(archives.copied(kept.archive, tmp_path / "games.a2"))
+    archive = a2store.Archive.open(copied(kept.archive, tmp_path / "games.a2"))
     archive.ingest(kept.pack, progress=False)
     formats.write_pack(tmp_path / "more.a2pack", packs.payloads_of(packs.make_games(73, 4)[2:]))
     archive.ingest(tmp_path / "more.a2pack", progress=False)
     for version, count in ((3, NUM_RUNS + 2), (2, NUM_RUNS), (1, 0)):
         args = ("--format", "a2pack", "--out", tmp_path / f"{version}", "--version", version)
         assert report("export", archive.path, *args)["runs"] == count
-    run("export", archive.path, "--format", "a2pack", "--out", tmp_path / "9", "--version", 9, status=2)
+    run_command("export", archive.path, "--format", "a2pack", "--out", tmp_path / "9", "--version", 9, status=2)
 
 
 def test_options_of_each_format(kept: Kept, tmp_path: Path) -> None:
@@ -129,17 +116,17 @@ def test_options_of_each_format(kept: Kept, tmp_path: Path) -> None:
     for place, command in enumerate(source):
         out = tmp_path / f"{place}"
         out.mkdir()
-        run(*command, "--format", "jsonl", "--out", out / "steps", "--by-step", "--compact")
+        run_command(*command, "--format", "jsonl", "--out", out / "steps", "--by-step", "--compact")
         rows = [json.loads(line) for line in (out / "steps").read_text().splitlines()]
         assert [row["pre_board"] for row in rows] == [board for game in kept.games for board in game.boards]
-        run(*command, "--format", "npy", "--out", out / "npy", "--shard-rows", 100)
+        run_command(*command, "--format", "npy", "--out", out / "npy", "--shard-rows", 100)
         shards = sorted((out / "npy").glob("steps-*.npy"))
         assert [len(np.load(shard)) for shard in shards[:-1]] == [100] * (len(shards) - 1)
         assert len(shards) > 3
-        run(*command, "--format", "session", "--out", out / "plain", "--moves", "false")
+        run_command(*command, "--format", "session", "--out", out / "plain", "--moves", "false")
         assert np.load(out / "plain" / "steps.npy").dtype == formats.SESSION_ROW
         for compress in ("zstd", "lz4", "none"):
-            run(*command, "--format", "a2pack", "--out", out / compress, "--compress", compress)
+            run_command(*command, "--format", "a2pack", "--out", out / compress, "--compress", compress)
             found = a2store.PackReader.open(out / compress)
             assert [run.boards.tolist() for run in found] == [run.boards.tolist() for run in pack]
         flags = {
@@ -149,7 +136,7 @@ def test_options_of_each_format(kept: Kept, tmp_path: Path) -> None:
             for compress in ("zstd", "lz4", "none")
         }
         assert (1 in flags["zstd"], 2 in flags["lz4"], flags["none"]) == (True, True, {0})
-    run("export", kept.archive, "--format", "jsonl", "--out", tmp_path / "of-archive", "--by-step")
+    run_command("export", kept.archive, "--format", "jsonl", "--out", tmp_path / "of-archive", "--by-step")
     logs.check_steps_jsonl(tmp_path / "of-archive", kept.files)
 
 
@@ -158,14 +145,15 @@ def test_bad_input_is_status_1_and_leaves_nothing(kept: Kept, tmp_path: Path) ->
     bad.write_bytes(kept.pack.read_bytes())
     packs.flip(bad, packs.entry(bad, 4)[0] + 20)
     for format_name in ("a2pack", "packdat", "npy", "jsonl"):
-        text, said = run("convert", kept.pack, bad, "--format", format_name, "--out", tmp_path / "out", status=1)
-        assert text == ""
-        assert f"{bad}: run 4" in said
+        args = ("convert", kept.pack, bad, "--format", format_name, "--out", tmp_path / "out")
+        done = run_command(*args, status=1)
+        assert done.stdout == ""
+        assert f"{bad}: run 4" in done.stderr
         assert list(tmp_path.iterdir()) == [bad]
     out = tmp_path / "out.a2pack"
-    text, said = run("convert", bad, "--format", "a2pack", "--out", out, "--skip-errors", "--json", status=1)
-    (error,) = json.loads(text)["errors"]
-    assert (error["path"], error["run"], f"{bad}: run 4" in said) == (str(bad), 4, True)
+    done = run_command("convert", bad, "--format", "a2pack", "--out", out, "--skip-errors", "--json", status=1)
+    (error,) = json.loads(done.stdout)["errors"]
+    assert (error["path"], error["run"], f"{bad}: run 4" in done.stderr) == (str(bad), 4, True)
     entries = formats.read_pack(bad)[0]
     assert formats.read_pack(out)[0] == [entry for place, entry in enumerate(entries) if place != 4]
 
@@ -190,9 +178,9 @@ def test_wrong_usage_is_status_2_and_leaves_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     words = [word.replace("ARCHIVE", str(kept.archive)).replace("PACK", str(kept.pack)) for word in line.split()]
-    text, said = run(*words, status=2)
-    assert text == ""
-    assert len(said) > 10
+    done = run_command(*words, status=2)
+    assert done.stdout == ""
+    assert len(done.stderr) > 10
     assert list(tmp_path.iterdir()) == []
 
 
@@ -204,9 +192,9 @@ def test_runs_that_do_not_fit_are_status_2(tree: Tree, tmp_path: Path) -> None:
     assert counts == {"accepted": len(expected), "duplicates": 0, "rejected": 0, "num_steps": sum(map(len, expected))}
     assert report("info", archive)["num_runs"] == len(expected)
     for format_name in ("a2pack", "jsonl", "a2run2", "original"):
-        _, said = run("export", archive, "--format", format_name, "--out", tmp_path / "out", status=2)
+        said = run_command("export", archive, "--format", format_name, "--out", tmp_path / "out", status=2).stderr
         assert "final board" in said or "run files" in said
-    run("verify", archive)
+    run_command("verify", archive)
     done = report("export", archive, "--where", "format = 'a2t1'", "--format", "original", "--out", tmp_path / "v1")
     assert done["runs"] == sum(run.format == "a2t1" for run in expected) > 5
     assert all(formats.decode_file(path.read_bytes()) for path in (tmp_path / "v1").iterdir())

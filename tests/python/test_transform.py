@@ -10,11 +10,6 @@ import a2store
 from compare import assert_same, row_keys
 
 
-@pytest.fixture(scope="module")
-def table(archive: a2store.Archive) -> a2store.StepTable:
-    return archive.sql("SELECT * FROM steps").materialize(progress=False)
-
-
 @pytest.mark.parametrize("prefetch", [0, 2])
 def test_skipped_batches(table: a2store.StepTable, prefetch: int) -> None:
     """On several ranks, and beyond the end. test_position.py skips at any place."""

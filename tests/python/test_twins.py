@@ -14,7 +14,7 @@ import pytest
 import a2store
 import formats
 import oracle
-from archives import run_command, short_games
+from archives import first_ingest, ingested, run_command, short_games
 from oracle import Game
 
 FORMATS: tuple[Any, ...] = ("a2t1", "a2pack", "packdat", "npy", "session")
@@ -43,17 +43,11 @@ def folder(games: list[Game], tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def runs(archive: a2store.Archive) -> dict[str, list[Any]]:
-    table = pa.table(archive.sql("SELECT run_id, game, format, num_steps FROM runs ORDER BY run_id"))
-    return {name: table[name].to_pylist() for name in table.column_names}
-
-
 @pytest.mark.filterwarnings("ignore")
 def test_one_game_in_all_formats_is_one_game(folder: Path, tmp_path: Path) -> None:
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    first = archive.ingest(folder / "a2run2", progress=False)
+    archive, first = first_ingest(tmp_path / "games.a2", folder / "a2run2")
     assert (first.accepted, first.twins) == (NUM_GAMES, 0)
-    known = runs(archive)["game"]
+    known = pa.table(archive.sql("SELECT game FROM runs"))["game"].to_pylist()
     assert len(set(known)) == NUM_GAMES
     assert all(0 <= game < 2**63 for game in known)
     num_twins = 0
@@ -61,9 +55,9 @@ def test_one_game_in_all_formats_is_one_game(folder: Path, tmp_path: Path) -> No
         report = archive.ingest(folder / name, progress=False)
         assert (report.accepted + report.duplicates, report.twins) == (NUM_GAMES, report.accepted), name
         num_twins += report.twins
-    found = runs(archive)
+    found = pa.table(archive.sql("SELECT game FROM runs"))["game"].to_pylist()
     assert num_twins >= 3 * NUM_GAMES
-    assert sorted(found["game"]) == sorted(known * (1 + num_twins // NUM_GAMES))
+    assert sorted(found) == sorted(known * (1 + num_twins // NUM_GAMES))
     assert archive.verify(progress=False).problems == []
 
 
@@ -97,8 +91,7 @@ def test_many_commits_remember_games(games: list[Game], tmp_path: Path) -> None:
 
 
 def of_archive(folder: Path, tmp_path: Path) -> Table:
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    archive.ingest([folder / "a2run2", folder / "a2t1"], progress=False)
+    archive = ingested(tmp_path / "games.a2", [folder / "a2run2", folder / "a2t1"])
     return archive.sql("SELECT * FROM steps").materialize(progress=False)
 
 

@@ -15,7 +15,7 @@ import pytest
 
 import a2store
 import oracle
-from archives import short_games
+from archives import ingested, short_games
 from attacks import REFUSED
 from test_guard import filled
 from threads import eventually
@@ -40,21 +40,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number, game in enumerate(short_games(root / "whole", 8)):
         game = replace(game, engine=MARKUP) if number == 3 else game
         (root / "runs" / f"{number}.a2run2").write_bytes(oracle.encode_a2run2(game))
-    archive = a2store.Archive.create(root / "shown" / "games.a2")
-    archive.ingest(root / "runs", progress=False)
+    ingested(root / "shown" / "games.a2", root / "runs")
     (root / "shown" / "other.csv").write_text(f"a,b\n{SECRET},1\n")
     return root / "shown"
-
-
-@pytest.fixture(scope="module")
-def server(folder: Path) -> Iterator[Server]:
-    with Server(folder / "games.a2") as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def client(server: Server) -> Client:
-    return server.client
 
 
 @pytest.fixture(scope="module")
@@ -495,11 +483,6 @@ def test_slow_clients(impatient: Server) -> None:
 
 
 # Downloads
-
-
-def csv_of(sql: str = "SELECT 1 AS x") -> dict[str, str]:
-    """Return the body of a request for a download."""
-    return {"sql": sql, "format": "csv"}
 
 
 @pytest.fixture(scope="module")

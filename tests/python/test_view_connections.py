@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import a2store
-from archives import short_runs
+from archives import ingested, short_runs
 from threads import eventually
 from viewing import Client, Connection, Server, request
 
@@ -26,8 +25,7 @@ LARGE = "SELECT a.* FROM steps a, runs b"
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server with a short timeout."""
     root = tmp_path_factory.mktemp("connections")
-    archive = a2store.Archive.create(root / "games.a2")
-    archive.ingest(short_runs(root / "runs", 200, steps=40), progress=False)
+    archive = ingested(root / "games.a2", short_runs(root / "runs", 200, steps=40))
     with Server(archive.path, env={"A2STORE_VIEW_TIMEOUT_SECONDS": "0.5"}) as server:
         yield server
 

@@ -92,12 +92,6 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> a2store.Archive:
     return made
 
 
-@pytest.fixture(scope="module")
-def server(archive: a2store.Archive) -> Iterator[Server]:
-    with Server(archive.path) as server:
-        yield server
-
-
 def eventually(look: Callable[[], Any], expected: Any) -> None:
     """Look at the page until it shows what is expected."""
     end = time.monotonic() + LONG
@@ -122,11 +116,9 @@ class Explorer:
     def open(self, address: str, width: int = 1280, theme: str = "light") -> None:
         self.page.visit(f"{self.server.origin}/{address}", width, theme)
 
-    def js(self, body: str, *arguments: Any) -> Any:
-        return self.page.js(body, *arguments)
-
-    def wait(self, body: str, *arguments: Any) -> Any:
-        return self.page.wait(body, *arguments)
+    def __getattr__(self, name: str) -> Any:
+        """Return a method of the page, such as ``js``, ``wait``, ``find`` and ``click``."""
+        return getattr(self.page, name)
 
     def wait_for(self, selector: str, text: str) -> None:
         """Wait until the first element has this text."""
@@ -141,12 +133,6 @@ class Explorer:
 
     def wait_hash(self, address: str) -> None:
         eventually(self.hash, address)
-
-    def find(self, selector: str) -> Any:
-        return self.page.find(selector)
-
-    def click(self, selector: str) -> None:
-        self.page.click(selector)
 
     def press(self, *keys: str) -> None:
         for key in keys:
@@ -163,14 +149,14 @@ class Explorer:
 
 
 @pytest.fixture(scope="module")
-def cookie(page: Page, server: Server) -> None:
-    page.browser.get(server.url)
+def cookie(page: Page, viewer: Server) -> None:
+    page.browser.get(viewer.url)
 
 
 @pytest.fixture
-def view(page: Page, server: Server, cookie: None) -> Iterator[Explorer]:
+def view(page: Page, viewer: Server, cookie: None) -> Iterator[Explorer]:
     """The page in the browser. After the test, it must have been quiet."""
-    explorer = Explorer(page, server)
+    explorer = Explorer(page, viewer)
     yield explorer
     explorer.assert_quiet()
     explorer.js("localStorage.clear()")

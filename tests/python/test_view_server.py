@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
@@ -34,7 +33,7 @@ import games as played_games
 import oracle
 import report_page
 from annotations import predictions, write_annotations
-from archives import run_command, short_runs
+from archives import ingested, run_command, short_runs
 from conftest import PHASES, RUNS_PER_ENGINE
 from faults.checks import LONG
 from oracle import Array, Game
@@ -85,17 +84,6 @@ def archive(run_folders: list[Path], games: list[Game], tmp_path_factory: pytest
     made.annotate("with bins", root / "bins", progress=False)
     assert made.num_runs == POOL + 2
     return made
-
-
-@pytest.fixture(scope="module")
-def server(archive: a2store.Archive) -> Iterator[Server]:
-    with Server(archive.path) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def client(server: Server) -> Client:
-    return server.client
 
 
 @pytest.fixture(scope="module")
@@ -625,8 +613,7 @@ def test_a_named_query_as_a_file(client: Client, archive: a2store.Archive) -> No
 def growing(tmp_path: Path) -> tuple[Path, list[Path]]:
     """An archive of four runs, and the files of more runs."""
     files = short_runs(tmp_path / "runs", 12)
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    archive.ingest(files[:4], progress=False)
+    archive = ingested(tmp_path / "games.a2", files[:4])
     return Path(archive.path), files[4:]
 
 

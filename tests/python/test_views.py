@@ -7,13 +7,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import a2store
 from compare import assert_same, column, keys, row_keys
+from duck import of_files
 from oracle import Array
 
 EXTRAS = ["engine", "max_score"]
@@ -26,12 +26,8 @@ def table(archive: a2store.Archive) -> a2store.StepTable:
 
 def selected(archive: a2store.Archive, where: str) -> Array:
     """Return the rows that DuckDB finds in the archive's files, in the table's order."""
-    files = archive.files("steps")
     sql = f"SELECT run_id, step_index FROM steps WHERE {where} ORDER BY run_id, step_index"
-    with duckdb.connect() as connection:
-        connection.read_parquet(files).create_view("steps")
-        rows = connection.execute(sql).fetchnumpy()
-    return keys(rows)
+    return keys(of_files(archive).execute(sql).fetchnumpy())
 
 
 def assert_rows(found: Array, expected: Array) -> None:
@@ -242,8 +238,7 @@ def test_a_split_stays_when_the_archive_grows(run_folders: list[Path], tmp_path:
 
 def test_the_held_out_runs_never_change(table: a2store.StepTable) -> None:
     # Otherwise the next release could hold out a run on which a model was trained. BLAKE3's reference implementation
-    # gives
-    # this list.
+    # gives this list.
     assert sorted(held_out(table, 0.1)) == PINNED
 
 

@@ -23,6 +23,9 @@ KILLS = ("kill-before", "kill-after", "kill-midwrite")
 FAILURES = ("EIO", "ENOSPC", "EIO-after", "ENOSPC-after")
 """The kinds of failure: the call is not performed, or it is performed but reports an error."""
 
+IMPORTS = {"PYTHONPATH": os.pathsep.join([str(SOURCE.parents[1]), *sys.path])}
+"""The environment of a process that imports test modules."""
+
 _RECORD = struct.Struct("<4IiIQQ4I")
 
 
@@ -106,11 +109,13 @@ def run(*args: object, environment: Mapping[str, str] | None = None) -> subproce
     return python("-m", "a2store", *args, environment=environment)
 
 
-def python(*args: object, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def python(
+    *args: object, environment: Mapping[str, str] | None = None, timeout: float = HANGS
+) -> subprocess.CompletedProcess[str]:
     """Run this interpreter to its end."""
     command = [sys.executable, *map(str, args)]
     env = {**os.environ, **(environment or {})}
-    return subprocess.run(command, capture_output=True, check=False, timeout=HANGS, text=True, env=env)
+    return subprocess.run(command, capture_output=True, check=False, timeout=timeout, text=True, env=env)
 
 
 def was_killed(done: subprocess.CompletedProcess[str]) -> bool:

@@ -205,6 +205,17 @@ def _answer(engine: Engine, check: str, node: Node, sql: str, **where: Any) -> l
         return None
 
 
+def _answers(engine: Engine, check: str, node: Node, *statements: str) -> list[list[Row]] | Finding | None:
+    """Return the rows of each statement, or what ``_answer`` returns for the first one without rows."""
+    found = []
+    for sql in statements:
+        rows = _answer(engine, check, node, sql)
+        if not isinstance(rows, list):
+            return rows
+        found.append(rows)
+    return found
+
+
 def count(engine: Engine, node: Node) -> Finding | None:
     """Compare ``Query.count()`` with the number of rows."""
     rows = _answer(engine, "count", node, engine_sql(node))
@@ -284,13 +295,11 @@ def limited(engine: Engine, node: Node) -> Finding | None:
     # Ties may come in any order.
     if limit.op == "none" or not is_row_by_row(node) or (order.args and node.value != "total"):
         return None
-    rows = _answer(engine, "limited", node, engine_sql(node))
-    whole = _answer(engine, "limited", node, engine_sql(make("query", ctes, body, order, NONE)))
-    for answer in (rows, whole):
-        if not isinstance(answer, list):
-            return answer
-    assert isinstance(rows, list)
-    assert isinstance(whole, list)
+    unlimited = engine_sql(make("query", ctes, body, order, NONE))
+    answers = _answers(engine, "limited", node, engine_sql(node), unlimited)
+    if not isinstance(answers, list):
+        return answers
+    rows, whole = answers
     engine.met["limited: compared"] += 1
     number, offset = limit.value
     first = whole[offset : len(whole) if number is None else offset + number]
@@ -354,15 +363,12 @@ def tlp(engine: Engine, node: Node) -> Finding | None:
     if filtered is None or not dialect.is_definite(node):
         return None
     body, where = filtered
-    whole = _answer(engine, "tlp", node, _with_where(node, NONE))
-    if not isinstance(whole, list):
-        return whole
-    parts: list[Row] = []
-    for condition in _partition(where):
-        rows = _answer(engine, "tlp", node, _with_where(node, condition))
-        if not isinstance(rows, list):
-            return rows
-        parts += rows
+    statements = [_with_where(node, condition) for condition in (NONE, *_partition(where))]
+    answers = _answers(engine, "tlp", node, *statements)
+    if not isinstance(answers, list):
+        return answers
+    whole, *others = answers
+    parts = [row for rows in others for row in rows]
     engine.met["tlp: compared"] += 1
     if body.value:
         parts = list(dict.fromkeys(parts))
@@ -386,15 +392,12 @@ def tlp_sums(engine: Engine, node: Node) -> Finding | None:
         make("agg", small, NONE, value=("sum", False)),
     ]
     items = make("items", *(make("item", expr, value=f"c{place}") for place, expr in enumerate(exprs)))
-    whole = _answer(engine, "tlp_sums", node, _with_where(node, NONE, items, False))
-    if not isinstance(whole, list):
-        return whole
-    parts: list[Row] = []
-    for condition in _partition(where):
-        rows = _answer(engine, "tlp_sums", node, _with_where(node, condition, items, False))
-        if not isinstance(rows, list):
-            return rows
-        parts += rows
+    statements = [_with_where(node, condition, items, False) for condition in (NONE, *_partition(where))]
+    answers = _answers(engine, "tlp_sums", node, *statements)
+    if not isinstance(answers, list):
+        return answers
+    whole, *others = answers
+    parts = [row for rows in others for row in rows]
     folds: list[Callable[[list[Any]], Any]] = [sum, sum, min, max, sum]
     columns = zip(folds, zip(*parts, strict=True), strict=True)
     together = [tuple(fold(values) if (values := [v for v in column if v is not None]) else None
@@ -413,14 +416,13 @@ def norec(engine: Engine, node: Node) -> Finding | None:
     def asked(condition: Node, expr: Node) -> str:
         return _with_where(node, condition, make("items", make("item", expr, value="c0")), False)
 
-    counted = _answer(engine, "norec", node, asked(where, make("agg", NONE, NONE, value=("count", False))))
+    counting = asked(where, make("agg", NONE, NONE, value=("count", False)))
     of_each = make("case", where, lit(1), lit(0))
-    summed = _answer(engine, "norec", node, asked(NONE, make("agg", of_each, NONE, value=("sum", False))))
-    for answer in (counted, summed):
-        if not isinstance(answer, list):
-            return answer
-    assert isinstance(counted, list)
-    assert isinstance(summed, list)
+    summing = asked(NONE, make("agg", of_each, NONE, value=("sum", False)))
+    answers = _answers(engine, "norec", node, counting, summing)
+    if not isinstance(answers, list):
+        return answers
+    counted, summed = answers
     engine.met["norec: compared"] += 1
     found, expected = counted[0][0], summed[0][0] or 0
     if found == expected:
@@ -442,13 +444,10 @@ def row_level(engine: Engine, node: Node) -> Finding | None:
     place = make("col", value=(steps, "step_index"), type=U32)
     always = make("cmp", make("coalesce", place, lit(0)), lit(0), value=">=")
     dressed = make("case", always, where, lit(False))
-    rows = _answer(engine, "row_level", node, engine_sql(node))
-    other = _answer(engine, "row_level", node, _with_where(node, dressed))
-    for answer in (rows, other):
-        if not isinstance(answer, list):
-            return answer
-    assert isinstance(rows, list)
-    assert isinstance(other, list)
+    answers = _answers(engine, "row_level", node, engine_sql(node), _with_where(node, dressed))
+    if not isinstance(answers, list):
+        return answers
+    rows, other = answers
     engine.met["row_level: compared"] += 1
     return None if comparison.same_rows(rows, other) else _wrong("row_level", node, rows, other)
 
