@@ -8,7 +8,7 @@ PyTorch is imported on first use. Embedding with a NumPy encoder, the metrics an
 
 >>> from a2store.critic import CriticData, CriticHead, embed
 >>> report = embed("session", lambda tokens: tokens.astype("float32"))
->>> train, val = CriticData("session", use_embeddings=True, thresholds=(1024, 2048)).split()
+>>> train, val = CriticData("session", use_embeddings=True, thresholds=(1024, 2048)).split(0.3)
 >>> head = CriticHead(train.dim, len(train.thresholds))
 >>> embedding, labels = next(iter(train))
 >>> head(embedding).shape

@@ -73,7 +73,7 @@ class CriticData:
 
     >>> import torch
     >>> from a2store.critic import CriticData, TokenCritic, BoardTransformer, CriticHead
-    >>> train, val = CriticData("session", 256, thresholds=(1024, 2048)).split()
+    >>> train, val = CriticData("session", 256, thresholds=(1024, 2048)).split(0.3)
     >>> critic = TokenCritic(BoardTransformer(dim=16), CriticHead(16, len(train.thresholds)))
     >>> loss = torch.nn.BCEWithLogitsLoss(pos_weight=train.pos_weight)
     >>> tokens, labels = next(iter(train))
