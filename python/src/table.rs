@@ -92,7 +92,7 @@ impl PyStepTable {
     /// Negative indices count from the end. Raises ``IndexError``, ``KeyError`` for an unknown name, and ``TypeError``
     /// for another key.
     fn __getitem__<'py>(slf: &Bound<'py, Self>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let Ok(name) = key.extract::<String>() else { return rows_at(slf.get(), key) };
+        let Ok(name) = key.extract::<String>() else { return rows_at(&slf.get().table, key) };
         let (py, this) = (slf.py(), slf.get());
         if !this.table.is_view() && this.table.layout().numpy_fields().any(|(field, ..)| field == name) {
             return this.__array__(py, None, None)?.get_item(name);
@@ -831,7 +831,7 @@ impl PyStepTable {
         Ok((PyStepTable::new(train), PyStepTable::new(test)))
     }
 
-    pub(super) fn batch(&self, py: Python<'_>, rows: &[u64]) -> PyResult<PyBatch> {
+    fn batch(&self, py: Python<'_>, rows: &[u64]) -> PyResult<PyBatch> {
         Ok(PyBatch::new(checking(py, |cancel| self.table.take_unless_cancelled(rows, cancel))?))
     }
 

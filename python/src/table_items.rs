@@ -1,37 +1,43 @@
 //! The rows and columns that `table[key]` returns.
 
-use super::table::PyStepTable;
+use super::batch::PyBatch;
 use crate::error::OrRaise;
 use crate::support::indices::{row_index, row_indices};
+use crate::support::interrupt::checking;
 use crate::support::numpy::type_and_shape;
 use a2store::system::machine::reserve;
 use a2store::table::StepTable;
-use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PySlice, PyTuple};
 
 /// Returns one row as a dict, or several rows as a batch.
-pub(crate) fn rows_at<'py>(table: &PyStepTable, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let (py, len) = (key.py(), table.table.num_rows());
+pub(crate) fn rows_at<'py>(table: &StepTable, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let (py, len) = (key.py(), table.num_rows());
     if let Ok(slice) = key.cast::<PySlice>() {
         let at = slice.indices(len as isize)?;
         let mut rows = Vec::new();
         reserve(&mut rows, at.slicelength).or_raise()?;
         rows.extend((0..at.slicelength as isize).map(|place| (at.start + place * at.step) as u64));
-        return table.batch(py, &rows)?.into_bound_py_any(py);
+        return batch(py, table, &rows);
     }
     match row_index(key, len) {
         Some(row) => {
-            let columns = table.batch(py, &[row?])?.to_dict(py)?;
+            let row = [row?];
+            let columns = PyBatch::new(checking(py, |cancel| table.take_unless_cancelled(&row, cancel))?);
             let row = PyDict::new(py);
-            for (name, values) in columns {
+            for (name, values) in columns.to_dict(py)? {
                 row.set_item(name, values.get_item(0)?)?;
             }
             Ok(row.into_any())
         }
-        None => table.batch(py, &several(&table.table, key)?)?.into_bound_py_any(py),
+        None => batch(py, table, &several(table, key)?),
     }
+}
+
+fn batch<'py>(py: Python<'py>, table: &StepTable, rows: &[u64]) -> PyResult<Bound<'py, PyAny>> {
+    let batch = checking(py, |cancel| table.take_unless_cancelled(rows, cancel))?;
+    Ok(Bound::new(py, PyBatch::new(batch))?.into_any())
 }
 
 /// Returns the rows of an array of indices, or of a mask.
