@@ -17,7 +17,7 @@
 //! | `guard/` | what a statement may do |
 //! | `refused.rs` | the statements that DataFusion answers wrongly, and how to say them differently |
 //! | `functions/` | the functions over boards, moves and EVs |
-//! | `saved/` | named queries with parameters |
+//! | `named/` | named queries with parameters |
 //! | `rewrites/` | plan rewrites, and corrections of DataFusion's own |
 //! | `step_join/` | joins of `steps` and `annotations` by run and step |
 //! | `tasks.rs`, `scatter/` | engines of tasks; a query as tasks for the workers of a cluster |
@@ -27,13 +27,13 @@ mod engine;
 mod explain;
 mod functions;
 mod guard;
+mod named;
 mod options;
 mod output;
 #[allow(clippy::module_inception)]
 mod query;
 mod refused;
 mod rewrites;
-mod saved;
 mod scan;
 mod scatter;
 mod step_join;
@@ -43,12 +43,12 @@ mod user_tables;
 pub use datafusion::common::ParamValues;
 pub use datafusion::scalar::ScalarValue;
 pub use functions::{Function, functions};
+pub use named::{SavedParameter, SavedQuery};
 pub use options::QueryOptions;
 pub use output::preview::Preview;
 pub use output::stream::QueryStream;
 pub use output::write::RowFormat;
 pub use query::{Query, no_params};
-pub use saved::{SavedParameter, SavedQuery};
 pub use tasks::{Cluster, Engine, TaskCancel, TaskDone};
 pub use user_tables::UserTable;
 

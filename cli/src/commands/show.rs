@@ -121,7 +121,7 @@ fn moves(replay: &Replay, position: &Position) -> Vec<String> {
     lines
 }
 
-/// Returns a value with about five digits.
+/// Formats a value with about five significant digits.
 fn number(value: f32) -> String {
     match value.abs() {
         size if size >= 1e4 => format!("{value:.0}"),

@@ -14,7 +14,7 @@ const EXTENSIONS: [&str; 3] = ["a2run2", "bin", "a2t1"];
 /// A file that was found or named.
 pub struct FoundFile {
     pub(crate) path: PathBuf,
-    /// `None` if the file has vanished. The read reports that.
+    /// `None` if the file has vanished. Reading the file then returns the error.
     pub(crate) metadata: Option<Metadata>,
     /// Whether the caller named this path. A named path may be a pipe.
     pub(crate) named: bool,

@@ -121,12 +121,12 @@ static FUNCTIONS: &[Function] = functions! {
         "board_text(1306927023419491499)" = "2 4 4 8 / 4 8 8 16 / 2 4 16 128 / . 16 1024 2048";
     monotonicity(BOARD; MASK) -> DataType::Int32, kernels::monotonicity:
         "How far rows and columns are from being sorted: 0 if they are sorted, else negative. For each axis, the \
-         rises and the falls of exponents are summed, and the smaller sum is subtracted. As monotonicity2 of \
-         ov3y/2048-AI.",
+         rises and the falls of exponents are summed, and the smaller sum is subtracted. It equals \
+         monotonicity2 of ov3y/2048-AI.",
         "monotonicity(1306927023419491499)" = "-3";
     smoothness(BOARD; MASK) -> DataType::Int32, kernels::smoothness:
         "How much exponents of neighboring tiles differ, across empty cells: 0 if they are equal, else minus the sum \
-         of the differences. As smoothness of ov3y/2048-AI.",
+         of the differences. It equals smoothness of ov3y/2048-AI.",
         "smoothness(1306927023419491499)" = "-39";
     ev_gap(UP, DOWN, LEFT, RIGHT; RAW) -> DataType::Float32, evs::ev_gap:
         "The best EV minus the second best, at least 0. NULL unless at least two EVs are neither NULL nor NaN. If \

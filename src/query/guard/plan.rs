@@ -1,4 +1,4 @@
-//! Checks of a plan, before it is analyzed: it only reads, and nothing in it is larger than its text.
+//! Checks of a plan before analysis: the plan only reads, and no expression is much larger than the statement's text.
 
 use crate::error::{Error, Result};
 use crate::query::engine::errors::external;

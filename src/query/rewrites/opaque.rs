@@ -20,7 +20,7 @@ pub(in crate::query) struct OpaqueExec {
     properties: Arc<PlanProperties>,
 }
 
-/// What a node hides.
+/// The property of its input that a node hides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::query) enum Hides {
     /// The input itself from filters: filters above the node stay there and run on whole batches.
