@@ -45,6 +45,8 @@ from . import _start  # noqa: F401  # Before imports that take long.
 
 # isort: on
 from collections.abc import Mapping
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING
 
 from ._a2store import (
     Archive,
@@ -71,7 +73,6 @@ from ._a2store import (
     simulate,
     verify,
 )
-from ._boards import Board, Position
 from ._errors import (
     ArchiveError,
     ArchiveExistsError,
@@ -90,29 +91,32 @@ from ._errors import (
     UnconfirmedError,
     VersionNotFoundError,
 )
-from ._packs import PackBatchIterator, PackReader, PackStepIterator
-from ._pages import Replay, Report
-from ._results import (
-    AnnotateReport,
-    CommitInfo,
-    CompactReport,
-    ExpireReport,
-    ExportReport,
-    IngestReport,
-    JsonlReport,
-    ModelInfo,
-    PackStats,
-    Problem,
-    Rejected,
-    RestoreReport,
-    RunMeta,
-    SavedParameter,
-    SavedQuery,
-    Shard,
-    SimulateReport,
-    SqlFunction,
-    VerifyReport,
-)
+
+if TYPE_CHECKING:
+    from ._boards import Board, Position
+    from ._packs import PackBatchIterator, PackReader, PackStepIterator
+    from ._pages import Replay, Report
+    from ._results import (
+        AnnotateReport,
+        CommitInfo,
+        CompactReport,
+        ExpireReport,
+        ExportReport,
+        IngestReport,
+        JsonlReport,
+        ModelInfo,
+        PackStats,
+        Problem,
+        Rejected,
+        RestoreReport,
+        RunMeta,
+        SavedParameter,
+        SavedQuery,
+        Shard,
+        SimulateReport,
+        SqlFunction,
+        VerifyReport,
+    )
 
 Mapping.register(Batch)
 del Mapping
@@ -184,3 +188,20 @@ __all__ = [
     "simulate",
     "verify",
 ]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Import a class of reports, boards, pages or packs. At the start they would double the time of the import."""
+        if name in __all__:
+            for module in ("_results", "_boards", "_pages", "_packs"):
+                if found := getattr(_import_module(f"a2store.{module}"), name, None):
+                    globals()[name] = found
+                    return found
+        raise AttributeError(f"module 'a2store' has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return [*globals(), *__all__]
+
+
+del TYPE_CHECKING

@@ -572,8 +572,8 @@ impl PyStepTable {
     ///
     /// The session's rows may be in any order; the table has them in the order of ``run_id`` and ``step_index``. Their
     /// values are NaN. If the session does not store a move, a2store derives it from the boards. The move is 255 if the
-    /// rules allow several moves, and in the last row of a run. ``filter`` supports scores and engines; a run's engine is
-    /// the ``tag`` of the session's ``model``. The phases begin at 1024 and 4096.
+    /// rules allow several moves, and in the last row of a run. ``filter`` supports scores and engines. A run's engine
+    /// is the ``tag`` of the session's ``model``. The phases begin at 1024 and 4096.
     ///
     /// - ``path``: the session's folder, or a file in it.
     /// - ``memory_limit``: the maximum number of bytes of rows; ``None`` = the memory that the system has available.

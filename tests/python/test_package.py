@@ -18,8 +18,9 @@ import a2store
 def test_all_names_exist_and_are_listed() -> None:
     assert len(a2store.__all__) > 20
     assert len(set(a2store.__all__)) == len(a2store.__all__)
-    public = {name for name in vars(a2store) if not name.startswith("_")} - {"cluster", "critic", "selfplay", "torch"}
+    public = {name for name in dir(a2store) if not name.startswith("_")} - {"cluster", "critic", "selfplay", "torch"}
     assert public == set(a2store.__all__) - {"__version__"}
+    assert all(hasattr(a2store, name) for name in a2store.__all__)
     assert a2store.__version__ == version("a2store")
     assert (Path(a2store.__file__).parent / "py.typed").exists()
 
