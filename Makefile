@@ -35,7 +35,7 @@ help:
 	@echo 'make docs    the documentation of the crate'
 	@echo 'make wheel   an optimized wheel in dist/, for Linux with glibc 2.28 or newer'
 	@echo 'make check-wheel  install the wheel of dist/ in fresh environments and use it; PYTHONS="python3.11 python3.13"'
-	@echo 'make sdist   the source distribution in dist/ and the package of the crate, both compiled from their own files'
+	@echo 'make sdist   the source distribution in dist/ and the package of the crate, both checked by the compiler from their own files'
 
 # Debian's venv module comes without pip, so the system's pip installs it.
 $(BIN)/python:

@@ -1,7 +1,7 @@
 """Compare the figures of two runs of the benchmarks: ``python benches/compare_results.py BEFORE.json AFTER.json``.
 
-``benches/side_by_side --json FILE`` writes such files, and ``benches/results`` keeps one for each processor and
-release. Ratios to a peer of the same run are comparable between machines, and times are not.
+``python benches/side_by_side --json FILE`` writes such files. Ratios to a peer of the same run are comparable between
+machines, and times are not.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ pub struct RunStep {
 }
 
 /// What a format without masks expects of a run.
-const NARROW: &str = "tiles of at most 32768, or the format session or macroxue";
+const NARROW: &str = "tiles of at most 32768 in this format; session and macroxue hold larger tiles";
 
 impl RunStep {
     /// Returns the board, for a format that cannot hold a tile of 65,536.

@@ -1,6 +1,7 @@
 """Growth: the rate of each stage for archives of growing size.
 
-A stage grows no faster than the archive if its rate stays. Rounds alternate between the sizes.
+If the rate of a stage stays constant, its time is proportional to the size of the archive. Rounds alternate between the
+sizes.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def run(report: Report, folder: Path, rounds: int | None) -> None:
 
 
 def shown(rate: float) -> str:
-    """Return a rate with three significant digits or as a whole number."""
+    """Return a rate in millions from 100,000 on, else as a whole number."""
     return millions(rate) if rate >= 1e5 else f"{rate:,.0f}"
 
 

@@ -48,7 +48,7 @@ fn games_are_simulated_ingested_and_queried() {
     assert_eq!(ingested["num_steps"], simulated["num_steps"]);
     assert!(stdout(folder, &["ingest", "runs", "games.a2"]).starts_with("0 runs added, 5 duplicates, 0 rejected"));
 
-    says(folder, &["export", "games.a2", "--where", "false", "--format", "npy", "-o", "none"], 0, "no run meets");
+    says(folder, &["export", "games.a2", "--where", "false", "--format", "npy", "-o", "none"], 0, "no runs to export");
     std::fs::create_dir(folder.join("empty")).unwrap();
     says(folder, &["ingest", "empty", "games.a2"], 0, "no runs found");
 

@@ -192,7 +192,7 @@ __all__ = [
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        """Import a class of reports, boards, pages or packs. At the start they would double the time of the import."""
+        """Import a class of reports, boards, pages or packs. An eager import takes as long as all others."""
         if name in __all__:
             for module in ("_results", "_boards", "_pages", "_packs"):
                 if found := getattr(_import_module(f"a2store.{module}"), name, None):

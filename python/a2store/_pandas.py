@@ -9,11 +9,11 @@ import pyarrow as pa
 
 
 def frame(table: pa.Table) -> pd.DataFrame:
-    """Return a table as a frame. Integers stay integers, also in columns with nulls."""
+    """Return a table as a frame. Columns of integers keep their type, even with nulls."""
     made: pd.DataFrame = table.to_pandas()
     for place, column in enumerate(table.columns):
         if column.null_count and pa.types.is_integer(column.type):
-            # pyarrow has made floats of them, which cannot hold each board.
+            # pyarrow converts these integers to float64, which cannot represent every board.
             sign = "Int" if pa.types.is_signed_integer(column.type) else "UInt"
             dtype: Any = pd.api.types.pandas_dtype(f"{sign}{column.type.bit_width}")
             made.isetitem(place, column.to_pandas(types_mapper=lambda _, dtype=dtype: dtype))

@@ -415,10 +415,10 @@ impl PyStepTable {
     /// archive grows, a run in ``val`` stays there when ``val`` grows, and runs of one game are on one side. Use
     /// another seed to split a view again.
     ///
-    /// - ``val``: the approximate share of held-out runs, in ``0..=1``. Issues a ``UserWarning`` if one view is empty,
-    ///   as may happen with few runs.
+    /// - ``val``: the approximate share of held-out runs, in ``0..=1``.
     /// - ``seed``: the seed of the split, in ``0..2**64``.
     ///
+    /// With few runs, one view may be empty, although ``val`` is neither 0 nor 1. Then a ``UserWarning`` is issued.
     /// Raises ``ValueError`` for a share out of range, ``MemoryError``, and the errors of reading the archive's runs.
     ///
     /// >>> train, val = table.split(0.2)

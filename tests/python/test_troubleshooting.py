@@ -1,4 +1,4 @@
-"""Each message in docs/troubleshooting.md is raised by the cause that its row names."""
+"""Each cause in docs/troubleshooting.md raises the message of its row."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def table(archive: a2store.Archive, **options: object) -> a2store.StepTable:
 
 
 def moved(archive: a2store.Archive, sql: str = STEPS, seed: int = 1) -> None:
-    """Give the state of a loader to one that has other rows or another seed."""
+    """Give the state of a loader to a loader that has other rows or another seed."""
     state = table(archive).loader(16, seed=1).state_dict()
     archive.sql(sql).materialize(progress=False).loader(16, seed=seed).load_state_dict(state)
 
@@ -57,7 +57,7 @@ def waited(archive: a2store.Archive) -> None:
 
 
 def disturbed(archive: a2store.Archive, request: pytest.FixtureRequest, failure: str) -> str:
-    """Return what an ingest prints whose first sync after the commit or, on a full disk, first write fails."""
+    """Return the output of an ingest whose first sync after the commit fails, or on a full disk the first write."""
     disk = archive.path.parent
     shim: Shim = request.getfixturevalue("shim")
     shutil.copytree(archive.path, disk / "calm.a2")

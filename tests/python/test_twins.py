@@ -65,7 +65,7 @@ def test_the_command_counts_twins(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "games.a2"
     assert "twins" not in run_command("ingest", folder / "a2run2", path).stdout
     kept = run_command("ingest", folder / "a2t1", path).stdout
-    assert f"{NUM_GAMES} runs added ({NUM_GAMES} are copies of a game), 0 duplicates, 0 rejected" in kept
+    assert f"{NUM_GAMES} runs added ({NUM_GAMES} have the same game as another run), 0 duplicates, 0 rejected" in kept
     assert "twins" not in run_command("ingest", folder / "a2t1", path).stdout
     assert '"twins":0' in run_command("ingest", folder / "a2t1", path, "--json").stdout.replace(" ", "")
 

@@ -79,7 +79,7 @@ pub(crate) fn ingest(args: &IngestArgs, quiet: bool) -> Result<u8> {
         print_warning("a2store", &format!("{more} more files ignored; --json lists all of them"));
     }
     if report.accepted + report.duplicates + report.rejected == 0 {
-        print_warning("a2store", "no runs found");
+        print_warning("a2store", "no runs found in the inputs");
     }
     let status = u8::from(report.rejected > 0);
     if args.json {
@@ -90,7 +90,7 @@ pub(crate) fn ingest(args: &IngestArgs, quiet: bool) -> Result<u8> {
     let (accepted, duplicates) = (count(report.accepted), count(report.duplicates));
     write!(out, "{accepted} runs added")?;
     if report.twins > 0 {
-        write!(out, " ({} are copies of a game)", count(report.twins))?;
+        write!(out, " ({} have the same game as another run)", count(report.twins))?;
     }
     write!(out, ", {duplicates} duplicates, {} rejected", count(report.rejected))?;
     if !report.ignored.is_empty() {

@@ -82,7 +82,7 @@ pub(crate) fn export(args: &ExportArgs, quiet: bool) -> Result<u8> {
     let options = options(args.format, &args.target)?;
     let report = query.export_runs(&args.target.output, &options, &*progress(quiet), interrupt.token())?;
     if report.runs == 0 && report.errors.is_empty() {
-        print_warning("a2store", "no run meets the condition");
+        print_warning("a2store", "no runs to export");
     }
     print(&report, start, args.target.json)
 }

@@ -13,7 +13,7 @@ use arrow::array::{
 use arrow::datatypes::Int32Type;
 use std::sync::Arc;
 
-/// A run to be written, with the archive's facts about it.
+/// A run to write, and its columns of `runs` that are not part of its content.
 pub(in crate::archive) struct IngestedRun {
     pub(in crate::archive) run: Run,
     pub(in crate::archive) info: RunInfo,

@@ -15,7 +15,7 @@ use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Int32Type};
 use std::sync::Arc;
 
-/// A run, after its id in the archive.
+/// A run's id in the archive, and the run.
 type NumberedRun<'a> = (u32, &'a Run);
 
 /// Returns the steps of runs, in order.

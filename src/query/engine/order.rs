@@ -27,7 +27,7 @@ pub(crate) struct Execution {
     pub(crate) rows: Rows,
 }
 
-/// How to read the partitions of a plan.
+/// The order in which to read a plan's partitions.
 #[derive(Clone)]
 pub(crate) enum Rows {
     /// Reads the partitions one after the other. Skips the first `skip` rows and then takes at most `fetch`.

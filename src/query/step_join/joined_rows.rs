@@ -25,7 +25,7 @@ pub(super) enum Side {
     Build,
 }
 
-/// A condition on a pair of rows, beside the equal keys: an expression over columns of both sides is true.
+/// A join condition in addition to the equal keys: a boolean expression over columns of both inputs.
 #[derive(Clone, Debug)]
 pub(super) struct MatchCondition {
     pub(super) expr: Arc<dyn PhysicalExpr>,

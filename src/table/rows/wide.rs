@@ -37,11 +37,8 @@ impl WideColumns {
         mask.into_iter().chain(self.step_indices.then(|| ExtraField::new(STEP_INDEX, ElementType::UInt32, 1)))
     }
 
-    /// Writes rows with `attempt`: at first with these columns, then also with those that failed attempts were missing.
-    /// Almost no table needs more.
-    ///
-    /// An attempt that misses a column fails with an error of that column. If the column has another error, the attempt
-    /// with the column returns that error again.
+    /// Calls `attempt` with these columns. If the error names a column that the rows lack, adds the column and tries again.
+    /// Few tables need a second attempt. Any other error is returned.
     pub(in crate::table) fn or_more<T>(self, mut attempt: impl FnMut(WideColumns) -> Result<T>) -> Result<T> {
         let mut columns = self;
         loop {
