@@ -182,6 +182,7 @@ sdist: $(VENV)/tools
 	mkdir dist/sdist
 	tar --extract --file dist/*.tar.gz --directory dist/sdist --strip-components 1
 	cd dist/sdist && PYO3_PYTHON=$(abspath $(BIN))/python cargo check --locked --workspace
+	rm -f $${CARGO_TARGET_DIR:-target}/package/a2store-*.crate
 	cargo package --locked --no-verify --package a2store
 	# Outside of the repository, so that cargo does not take it for a member of the workspace.
 	folder=$$(mktemp --directory) \

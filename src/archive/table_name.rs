@@ -22,7 +22,11 @@ impl TableName {
     /// Returns `"runs"`, `"steps"` or `"annotations"`.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        ["runs", "steps", "annotations"][self as usize]
+        match self {
+            TableName::Runs => "runs",
+            TableName::Steps => "steps",
+            TableName::Annotations => "annotations",
+        }
     }
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import stat
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -102,6 +103,15 @@ def test_numpy_columns_are_duckdbs(archive: a2store.Archive) -> None:
     assert found["phase"].tolist() == list(expected["phase"])
     assert None in found["engine"]
     assert all(array.flags.writeable for array in found.values())
+
+
+@pytest.mark.parametrize("method", ["to_arrow", "to_pandas", "to_numpy"])
+def test_a_missing_package_is_named(query: a2store.Query, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    for module in ("_numpy", "_pandas"):
+        monkeypatch.delitem(sys.modules, f"a2store.{module}", raising=False)
+    with pytest.raises(ImportError, match=rf"^{method} needs pyarrow: pip install pyarrow$"):
+        getattr(query, method)()
 
 
 @pytest.mark.parametrize("bits", [8, 16, 32, 64])

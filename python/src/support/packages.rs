@@ -18,7 +18,8 @@ fn arrow_table<'py, T>(rows: &Bound<'py, T>, method: &str) -> PyResult<Bound<'py
 /// Returns a `pandas.DataFrame` of an object with an Arrow stream.
 pub(crate) fn to_pandas<'py, T>(rows: &Bound<'py, T>) -> PyResult<Bound<'py, PyAny>> {
     needed(rows.py(), "pandas", "to_pandas")?;
-    rows.py().import("a2store._pandas")?.call_method1("frame", (arrow_table(rows, "to_pandas")?,))
+    let table = arrow_table(rows, "to_pandas")?;
+    rows.py().import("a2store._pandas")?.call_method1("frame", (table,))
 }
 
 /// Returns a `polars.DataFrame` of an object with an Arrow stream.

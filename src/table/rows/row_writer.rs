@@ -27,7 +27,7 @@ use crate::table::rows::categories::{Categories, Recoding, is_categorical};
 use crate::table::rows::element::ElementType;
 use crate::table::rows::layout::{ExtraField, RowLayout};
 use crate::table::rows::step_column::{STEP_INDEX, TILE_MASK, is_reserved};
-use crate::table::rows::wide::{MAX_STEP_INDEX, WideColumns};
+use crate::table::rows::wide::{MAX_STEP_INDEX, NO_MASKS, NO_STEP_INDICES, WideColumns};
 use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray, RecordBatch};
 use arrow::buffer::NullBuffer;
 use arrow::compute::{CastOptions, cast_with_options};
@@ -182,7 +182,7 @@ impl RowWriter {
         if !self.has_step_indices
             && let Some((row, index)) = first(step_indices, |index| index > MAX_STEP_INDEX)
         {
-            return Err(Error::column(STEP_INDEX, Some(row), "0..=65535 in rows without this column", index));
+            return Err(Error::column(STEP_INDEX, Some(row), NO_STEP_INDICES, index));
         }
         if let Some((row, value)) = chosen.first(|value| value > 3 && value != NO_MOVE) {
             return Err(Error::column("move", Some(row), "0..=3, or 255 for none", value));
@@ -281,7 +281,7 @@ impl RowWriter {
         let column = column::<UInt16Type>(batch, self.mask)?;
         let Some((first, _)) = column.first(|mask| mask != 0) else { return Ok(None) };
         if !self.has_masks {
-            return Err(Error::column(TILE_MASK, Some(first), "0 in rows without masks", "a tile of 65536"));
+            return Err(Error::column(TILE_MASK, Some(first), NO_MASKS, "a tile of 65536"));
         }
         let masks = column.0.iter().flatten().map(Option::unwrap_or_default).collect::<Vec<u16>>();
         let wrong = |(board, mask): (&u64, &u16)| WideBoard::new(Board(*board), *mask).is_err();

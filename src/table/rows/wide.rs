@@ -16,6 +16,11 @@ use crate::table::rows::step_column::{STEP_INDEX, TILE_MASK};
 /// The largest step index that a [`Step`](crate::Step) holds.
 pub(in crate::table) const MAX_STEP_INDEX: u32 = u16::MAX as u32;
 
+/// What rows without masks expect of a mask. The error of a mask that they need has this text.
+pub(in crate::table) const NO_MASKS: &str = "0 in rows without masks";
+/// The same for rows without the column of step indices.
+pub(in crate::table) const NO_STEP_INDICES: &str = "0..=65535 in rows without this column";
+
 /// Which of these columns the rows have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::table) struct WideColumns {
@@ -47,8 +52,8 @@ impl WideColumns {
                 Err(error) => error,
             };
             match error.kind() {
-                ErrorKind::Column { column, .. } if column == TILE_MASK && !columns.masks => columns.masks = true,
-                ErrorKind::Column { column, .. } if column == STEP_INDEX && !columns.step_indices => {
+                ErrorKind::Column { expected, .. } if expected == NO_MASKS && !columns.masks => columns.masks = true,
+                ErrorKind::Column { expected, .. } if expected == NO_STEP_INDICES && !columns.step_indices => {
                     columns.step_indices = true;
                 }
                 _ => return Err(error),
@@ -59,11 +64,11 @@ impl WideColumns {
     /// Checks that the rows of a run need no other columns.
     pub(in crate::table) fn check(self, run: &Run) -> Result<()> {
         if !self.masks && run.tile_65536_masks().is_some() {
-            return Err(Error::column(TILE_MASK, None, "0 in rows without masks", "a tile of 65536"));
+            return Err(Error::column(TILE_MASK, None, NO_MASKS, "a tile of 65536"));
         }
         let last = run.last_step().map_or(0, |step| step.index);
         if !self.step_indices && last > MAX_STEP_INDEX {
-            return Err(Error::column(STEP_INDEX, None, "0..=65535 in rows without this column", last));
+            return Err(Error::column(STEP_INDEX, None, NO_STEP_INDICES, last));
         }
         Ok(())
     }
