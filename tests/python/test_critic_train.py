@@ -416,7 +416,7 @@ def test_rejected_arguments(games: Path, tmp_path: Path) -> None:
     (tmp_path / "out" / "metrics.jsonl").write_bytes(b"")
     with pytest.raises(ValueError, match=r"metrics\.jsonl: expected"):
         fit(config, resume=True, quiet=True)
-    with pytest.raises(ValueError, match="leaves none for val"):
+    with pytest.warns(UserWarning, match="no run is held"), pytest.raises(ValueError, match="leaves none for val"):
         fit(configured(games, tmp_path / "none", data__val=1e-9), quiet=True)
     with pytest.raises(ValueError, match=r"model\.encoder: expected a torch module"):
         fit(configured(games, tmp_path / "none", model__encoder="test_critic_train:values"), quiet=True)
