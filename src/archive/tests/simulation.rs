@@ -1,5 +1,5 @@
-//! Histories of an archive: several writers, readers, compactions, expiries and tags, one call at a time in an order that
-//! a seed decides, with failures, crashes, power failures, and delays of days.
+//! Histories of an archive: several writers, readers, annotations, compactions, expiries and tags, one call at a time in
+//! an order that a seed decides, with failures, crashes, power failures, and delays of days.
 
 use super::storage::{Mistake, SimulatedStorage};
 use super::world::{DAY, Digest, Shared};
@@ -8,15 +8,16 @@ use crate::archive::manifest::Manifest;
 use crate::archive::manifest::tags::TAGS_FOLDER;
 use crate::archive::manifest::versions::{VERSIONS_FOLDER, Versions, manifest_path, version_of};
 use crate::archive::storage::Storage;
-use crate::archive::{Archive, CompactOptions, ExpireOptions, IngestOptions, Phases};
+use crate::archive::{AnnotateOptions, AnnotationInput, Archive, CompactOptions, ExpireOptions, IngestOptions, Phases};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::tests::samples::game;
 use crate::format::{RunFormat, encode_run};
 use crate::system::cancellation::CancellationToken;
 use crate::system::random;
+use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -103,7 +104,7 @@ impl Actor<'_> {
     /// Does one task of any kind.
     fn task(&mut self, archive: &mut Archive) -> Result<()> {
         let cancel = CancellationToken::never();
-        let kind = self.draw(10);
+        let kind = self.draw(12);
         self.shared.world().record(self.number, &format!("begins task {kind}"));
         match kind {
             0 => {
@@ -136,6 +137,7 @@ impl Actor<'_> {
                 removed?;
             }
             5 => self.read(archive)?,
+            6 | 7 => self.annotate(archive)?,
             _ => {
                 let files = self.files;
                 let chosen: Vec<usize> =
@@ -147,6 +149,41 @@ impl Actor<'_> {
                 world.check();
             }
         }
+        Ok(())
+    }
+
+    /// Annotates some runs of the newest version, or drops a model. Each actor has a model of its own, and all share one.
+    fn annotate(&mut self, archive: &mut Archive) -> Result<()> {
+        let cancel = CancellationToken::never();
+        let is_own = self.draw(2) == 0;
+        let model = if is_own { format!("model-{}", self.number) } else { "shared".to_owned() };
+        let chosen = self.random.next_u64();
+        let mut world = self.shared.world();
+        let before = world.annotated.remove(&model);
+        let runs: Vec<(u32, u32)> = world.newest_runs.iter().map(|(&run_id, &num_steps)| (run_id, num_steps)).collect();
+        drop(world);
+        let runs: Vec<(u32, u32)> = runs.into_iter().filter(|(run_id, _)| chosen >> (run_id % 64) & 1 == 1).collect();
+        let annotated = if self.draw(5) == 0 {
+            archive.drop_annotations(&model, cancel)?;
+            Some(BTreeSet::new())
+        } else {
+            let keys = runs.iter().flat_map(|&(run_id, num_steps)| (0..num_steps).map(move |step| (run_id, step)));
+            let (run_ids, steps): (Vec<u32>, Vec<u32>) = keys.unzip();
+            let columns: [(&str, ArrayRef); 2] = [
+                ("run_id", Arc::new(UInt32Array::from(run_ids))),
+                ("step_index", Arc::new(UInt32Array::from(steps))),
+            ];
+            let rows = RecordBatch::try_from_iter(columns).map_err(Error::other)?;
+            let options = AnnotateOptions::default().with_replace(self.draw(2) == 0);
+            archive.annotate(&model, AnnotationInput::Rows(&rows), &options, &(), cancel)?;
+            let before = if options.replace { Some(BTreeSet::new()) } else { before };
+            before.map(|before| before.into_iter().chain(runs.iter().map(|&(run_id, _)| run_id)).collect())
+        };
+        let mut world = self.shared.world();
+        if let Some(annotated) = annotated.filter(|_| is_own) {
+            world.annotated.insert(model, annotated);
+        }
+        world.check();
         Ok(())
     }
 
@@ -211,6 +248,8 @@ fn restore(shared: &Arc<Shared>, mut actor: Actor<'_>) {
         return;
     }
     world.expect_damage();
+    // A restored version has the annotations that were found, which may be older or were never acknowledged.
+    world.annotated.clear();
     for name in versions {
         world.tags.retain(|_, version| version_of(&name) != Some(*version));
         world.put(&format!("{VERSIONS_FOLDER}/{name}"), "torn".into());

@@ -49,6 +49,10 @@ pub(super) struct World {
     pub(super) acknowledged: BTreeSet<Digest>,
     /// The tags that an actor was told to be there.
     pub(super) tags: BTreeMap<String, u64>,
+    /// The runs that a model has annotations of, as an actor was told.
+    pub(super) annotated: BTreeMap<String, BTreeSet<u32>>,
+    /// The runs of the newest version, each with the number of its steps.
+    pub(super) newest_runs: BTreeMap<u32, u32>,
     pub(super) history: Vec<String>,
     /// What did not hold.
     pub(super) violation: Option<String>,
@@ -92,6 +96,8 @@ impl Shared {
             last_put: vec![None; num_actors],
             acknowledged: BTreeSet::new(),
             tags: BTreeMap::new(),
+            annotated: BTreeMap::new(),
+            newest_runs: BTreeMap::new(),
             history: Vec::new(),
             violation: None,
             has_faults: true,
@@ -327,9 +333,10 @@ impl World {
         Ok(())
     }
 
-    /// Checks the runs and steps of the newest version.
+    /// Checks the runs, steps and annotations of the newest version.
     fn check_rows(&mut self, manifest: &Manifest) -> Result<(), String> {
         let (mut runs, mut digests, mut steps) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
+        let mut models: BTreeMap<String, BTreeMap<u32, u32>> = BTreeMap::new();
         for file in &manifest.files {
             let parsed = match self.parsed.get(&file.path) {
                 Some(parsed) => Arc::clone(parsed),
@@ -339,10 +346,14 @@ impl World {
                     Arc::clone(self.parsed.entry(file.path.clone()).or_insert(parsed))
                 }
             };
-            if file.table == TableName::Steps {
+            if file.table != TableName::Runs {
+                let rows = match &file.model {
+                    Some(model) => models.entry(model.clone()).or_default(),
+                    None => &mut steps,
+                };
                 for (&run_id, &count) in &parsed.num_steps {
-                    if steps.insert(run_id, count).is_some() {
-                        return Err(format!("the steps of run {run_id} are there twice"));
+                    if rows.insert(run_id, count).is_some() {
+                        return Err(format!("the {} of run {run_id} are there twice", file.table.name()));
                     }
                 }
                 continue;
@@ -359,6 +370,18 @@ impl World {
         if runs != steps {
             return Err("the runs have not their steps".into());
         }
+        for (model, rows) in &models {
+            if let Some((run_id, _)) = rows.iter().find(|(run_id, count)| runs.get(run_id) != Some(count)) {
+                return Err(format!("the annotations of {model} are not those of run {run_id}"));
+            }
+        }
+        for (model, annotated) in &self.annotated {
+            let found: BTreeSet<u32> = models.remove(model).unwrap_or_default().into_keys().collect();
+            if *annotated != found {
+                return Err(format!("{model} has annotations of runs {found:?} instead of {annotated:?}"));
+            }
+        }
+        self.newest_runs = runs;
         match self.acknowledged.difference(&digests).count() {
             0 => Ok(()),
             lost => Err(format!("{lost} acknowledged runs are lost")),
