@@ -9,6 +9,7 @@ use crate::table::rows::fingerprint::Fingerprint;
 use crate::table::rows::layout::RowLayout;
 use crate::table::rows::memory::{Region, check_memory};
 use crate::table::rows::runs::Runs;
+use crate::table::rows::zeroed::Zeroed;
 use crate::table::step_table::StepTable;
 use memmap2::MmapOptions;
 use std::fs::File;
@@ -139,18 +140,19 @@ impl RowFile {
 }
 
 impl RowOutput {
-    /// Returns the size of the rows in bytes.
-    pub(in crate::table) fn len(&self) -> u64 {
+    /// Appends `num_bytes` of rows, which `write` writes to zeroed memory.
+    pub(in crate::table) fn append(
+        &mut self,
+        num_bytes: usize,
+        write: impl FnOnce(&mut [u8]) -> Result<()>,
+    ) -> Result<()> {
         match self {
-            RowOutput::Memory(memory) => memory.len as u64,
-            RowOutput::File(file) => file.len,
-        }
-    }
-
-    pub(in crate::table) fn append(&mut self, rows: &[u8]) -> Result<()> {
-        match self {
-            RowOutput::Memory(memory) => memory.extend(rows.len()).map(|bytes| bytes.copy_from_slice(rows)),
-            RowOutput::File(file) => file.append(rows),
+            RowOutput::Memory(memory) => write(memory.extend(num_bytes)?),
+            RowOutput::File(file) => {
+                let mut rows = Zeroed::new(num_bytes)?;
+                write(rows.bytes_mut())?;
+                file.append(rows.bytes())
+            }
         }
     }
 
