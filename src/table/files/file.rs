@@ -127,13 +127,13 @@ impl StepTable {
     /// Opens the table in shared memory.
     pub(in crate::table) fn of_memory(location: &RegionLocation) -> Result<StepTable> {
         let path = location.path();
-        let footer = read_footer(&location.open()?, path)?;
-        let (meta, footer) = footer.ok_or_else(|| damaged(path, "a footer", "none"))?;
+        let meta = read_footer(&location.open()?, path)?;
+        let meta = meta.ok_or_else(|| damaged(path, "a footer", "none"))?;
         let rows = location.map()?;
-        if footer.rows_len != rows.bytes().len() as u64 {
-            return Err(damaged(path, &format!("{} bytes of rows", footer.rows_len), &rows.bytes().len().to_string()));
+        if meta.rows_len() != rows.bytes().len() as u64 {
+            return Err(damaged(path, &format!("{} bytes of rows", meta.rows_len()), &rows.bytes().len().to_string()));
         }
-        let runs = Runs::of_bytes(meta.phases, meta.origin, footer.runs, path);
+        let runs = Runs::of_bytes(meta.phases, meta.origin, meta.runs, path);
         StepTable::new(rows, meta.layout, meta.fingerprint, runs)
     }
 }
@@ -148,7 +148,6 @@ struct TableFile<'a> {
     /// The conversion of the file's rows, if their layout differs.
     conversion: Option<npy::Conversion>,
     meta: Option<TableMeta>,
-    runs: Vec<u8>,
 }
 
 impl<'a> TableFile<'a> {
@@ -163,18 +162,15 @@ impl<'a> TableFile<'a> {
             let found = format!("a file of {size} bytes");
             return Err(Error::decode(rows_offset, "rows", expected, found).with_path(path));
         };
-        let (layout, conversion, meta, runs) = match read_footer(&file, path)? {
-            Some((meta, footer)) => {
-                let found = (footer.rows_offset, footer.rows_len, meta.num_rows, meta.layout.stride());
-                let expected = (rows_offset, end - rows_offset, num_rows, header.stride);
+        let (layout, conversion, meta) = match read_footer(&file, path)? {
+            Some(meta) => {
+                let found = (meta.rows_offset, meta.num_rows, meta.layout.stride());
+                let expected = (rows_offset, num_rows, header.stride);
                 if found != expected || !header.is_of(&meta.layout) {
-                    return Err(damaged(
-                        path,
-                        &format!("rows as the header says, {expected:?}"),
-                        &format!("{found:?}"),
-                    ));
+                    let expected = format!("rows as the header says, {expected:?}");
+                    return Err(damaged(path, &expected, &format!("{found:?}")));
                 }
-                (meta.layout.clone(), None, Some(meta), footer.runs)
+                (meta.layout.clone(), None, Some(meta))
             }
             // NumPy writes nothing after the rows, so the extra bytes were a footer.
             None if size > end => {
@@ -183,10 +179,10 @@ impl<'a> TableFile<'a> {
             }
             None => {
                 let (layout, conversion) = header.layout().map_err(|error| error.with_path(path))?;
-                (layout, conversion, None, Vec::new())
+                (layout, conversion, None)
             }
         };
-        Ok(TableFile { path, file, num_rows, rows_offset, layout, conversion, meta, runs })
+        Ok(TableFile { path, file, num_rows, rows_offset, layout, conversion, meta })
     }
 
     /// Returns the stride of the file's rows.
@@ -243,16 +239,19 @@ impl<'a> TableFile<'a> {
         known: Option<&Fingerprint>,
         cancel: &CancellationToken,
     ) -> Result<StepTable> {
-        let (fingerprint, phases, origin) = match (self.meta, known) {
-            (Some(meta), _) => (meta.fingerprint, meta.phases, meta.origin),
-            (None, Some(known)) => (known.clone(), Some(Phases::default()), Origin::default()),
-            (None, None) => {
+        if let Some(meta) = self.meta {
+            let runs = Runs::of_bytes(meta.phases, meta.origin, meta.runs, self.path);
+            return StepTable::new(rows, self.layout, meta.fingerprint, runs);
+        }
+        let fingerprint = match known {
+            Some(known) => known.clone(),
+            None => {
                 npy::check_steps(rows.bytes(), &self.layout).map_err(|error| error.with_path(self.path))?;
-                let fingerprint = Fingerprint::of_rows(rows.bytes(), &self.layout, cancel)?;
-                (fingerprint, Some(Phases::default()), Origin::default())
+                Fingerprint::of_rows(rows.bytes(), &self.layout, cancel)?
             }
         };
-        StepTable::new(rows, self.layout, fingerprint, Runs::of_bytes(phases, origin, self.runs, self.path))
+        let runs = Runs::of_bytes(Some(Phases::default()), Origin::default(), Vec::new(), self.path);
+        StepTable::new(rows, self.layout, fingerprint, runs)
     }
 }
 
