@@ -20,8 +20,7 @@
 
 use crate::error::{Error, Result};
 use crate::system::machine::filled;
-use smallvec::SmallVec;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// A permutation of `0..n`, one for each `(n, seed, epoch)`, the same on every machine.
 ///
@@ -212,25 +211,6 @@ fn shuffled(n: u16, random: &mut blake3::OutputReader) -> Result<Vec<u16>> {
     Ok(values)
 }
 
-/// A cache of the last permutation, for repeated requests. Making a stored permutation takes longer than making
-/// a batch of it.
-#[derive(Debug, Default)]
-pub(in crate::loader) struct LastPermutation(Mutex<Option<(SmallVec<[u64; 4]>, Permutation)>>);
-
-impl LastPermutation {
-    /// Returns [`Permutation::keyed`], from the cache if possible.
-    pub(in crate::loader) fn keyed(&self, n: u64, key: &[u64]) -> Result<Permutation> {
-        // After a fork, a thread of the parent may hold the lock forever.
-        let Ok(mut last) = self.0.try_lock() else {
-            return Permutation::keyed(n, key);
-        };
-        match &*last {
-            Some((of, permutation)) if permutation.n == n && of[..] == *key => Ok(permutation.clone()),
-            _ => Ok(last.insert((SmallVec::from_slice(key), Permutation::keyed(n, key)?)).1.clone()),
-        }
-    }
-}
-
 /// Returns the hash `lowbias32`.
 #[inline(always)]
 fn hash(mut x: u32) -> u32 {
@@ -289,17 +269,6 @@ mod tests {
                 assert_eq!(permutation.get(start), Some(values[start as usize]));
             }
             assert_eq!(permutation.get(n), None);
-        }
-    }
-
-    #[test]
-    fn caches_only_the_last_permutation() {
-        let last = LastPermutation::default();
-        for (n, key) in [(10, [1, 2]), (10, [1, 2]), (11, [1, 2]), (10, [1, 3]), (70_000, [1, 3]), (10, [1, 3])] {
-            let (mut kept, mut made) = (vec![0; n as usize], vec![0; n as usize]);
-            last.keyed(n, &key).unwrap().fill(0, &mut kept);
-            Permutation::keyed(n, &key).unwrap().fill(0, &mut made);
-            assert_eq!(kept, made);
         }
     }
 
