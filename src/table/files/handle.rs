@@ -63,8 +63,8 @@ impl StepTable {
             };
             Ok(ColumnHandle {
                 name: column.name().to_owned(),
-                dtype: column.dtype(),
-                values_per_row: column.values_per_row(),
+                dtype: column.dtype,
+                values_per_row: column.values_per_row,
                 values: column.values.iter().map(value).collect::<Result<_>>()?,
                 shift,
                 places,
