@@ -822,7 +822,7 @@ impl PyStepTable {
         seed: u64,
     ) -> PyResult<(PyStepTable, PyStepTable)> {
         let held_out = HeldOut::new(argument, share, seed).or_raise()?;
-        let (train, test) = checking(py, |cancel| self.table.split_by(&held_out, cancel))?;
+        let (train, test) = checking(py, |cancel| self.table.split(&held_out, cancel))?;
         if share > 0.0 && share < 1.0 && (train.num_rows() == 0) != (test.num_rows() == 0) {
             let side = if test.num_rows() == 0 { "no run is" } else { "all runs are" };
             let text = CString::new(format!("{argument}={share}: {side} held out; choose another seed or share"))?;
