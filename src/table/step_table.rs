@@ -118,12 +118,6 @@ impl StepTable {
         StepTable { shard: Some(shard), ..self }
     }
 
-    /// Returns whether there are no rows.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.num_rows() == 0
-    }
-
     /// Returns the size of the rows in bytes.
     #[must_use]
     pub fn num_bytes(&self) -> u64 {
@@ -345,7 +339,7 @@ impl StepTable {
     /// Returns the ranges of the mapping's rows that this table or view shows.
     pub(in crate::table) fn ranges(&self) -> Vec<Range<u64>> {
         match &self.selection {
-            None if self.is_empty() => Vec::new(),
+            None if self.num_rows() == 0 => Vec::new(),
             None => std::iter::once(0..self.num_all_rows()).collect(),
             Some(selection) => selection.ranges().collect(),
         }
