@@ -35,7 +35,8 @@ use std::sync::Arc;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Permutation {
-    n: u64,
+    /// The length of the domain.
+    pub(in crate::loader) n: u64,
     /// The moduli of the left and the right half.
     a: u32,
     b: u32,
@@ -91,18 +92,6 @@ impl Permutation {
         }
         // `n` is at most 2^62, so `a` is at most 2^31, and `b` at most `a`.
         Ok(Permutation { n, a: a as u32, b: b as u32, keys, stored: None })
-    }
-
-    /// Returns the length of the domain.
-    #[must_use]
-    pub fn len(&self) -> u64 {
-        self.n
-    }
-
-    /// Returns whether the domain is empty.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.n == 0
     }
 
     /// Returns the value at a position; `None` from `n` on.
