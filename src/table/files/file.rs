@@ -5,18 +5,17 @@ use crate::error::{Error, ErrorKind, Location, Result};
 use crate::format::open_file;
 use crate::system::cancellation::CancellationToken;
 use crate::system::progress::{Progress, Unit};
-use crate::system::publish::{Staged, parent};
-use crate::table::files::footer::{TableMeta, damaged, footer, read_footer};
+use crate::table::files::footer::{TableMeta, damaged, read_footer};
 use crate::table::files::npy::{self, NpyHeader};
 use crate::table::files::region_location::RegionLocation;
 use crate::table::rows::fingerprint::Fingerprint;
 use crate::table::rows::layout::RowLayout;
 use crate::table::rows::memory::{FileIdentity, FrozenRegion, Region, check_memory, memory_limit};
+use crate::table::rows::row_output::RowFile;
 use crate::table::rows::runs::{Origin, Runs};
 use crate::table::rows::threads::{cores, in_parts};
 use crate::table::step_table::StepTable;
 use std::fs::File;
-use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -36,29 +35,19 @@ impl StepTable {
     /// [`ErrorKind::Io`] and [`ErrorKind::Cancelled`]. After an error no file is left.
     pub fn save(&self, path: impl AsRef<Path>, progress: &dyn Progress, cancel: &CancellationToken) -> Result<()> {
         let path = path.as_ref();
-        let io = |error| Error::io(path, error);
         // Reading the archive's runs may fail, so it comes before all other work.
-        let facts = self.runs.facts()?;
-        let mut staged = Staged::new(parent(path))?;
-        let header = npy::header(&self.layout, self.num_rows())?;
-        staged.write_all(&header).map_err(io)?;
+        self.runs.facts()?;
+        let mut file = RowFile::create(path, &self.layout)?;
         progress.begin("save", Unit::Bytes, self.num_bytes());
-        let written = self.write_rows(progress, cancel, |bytes| staged.write_all(bytes).map_err(io));
+        let written = self.write_rows(&mut file, progress, cancel);
         progress.end();
-        let (num_rows, start, fingerprint) = (self.num_rows(), header.len() as u64, self.fingerprint());
-        let footer = footer(num_rows, start, &self.layout, fingerprint, &self.runs, facts.as_deref(), Some(written?))?;
-        staged.write_all(&footer).map_err(io)?;
-        staged.replace(path)
+        written?;
+        file.finish(&self.layout, &self.runs, self.fingerprint())
     }
 
-    /// Passes all rows to `write` and returns their checksum.
-    fn write_rows(
-        &self,
-        progress: &dyn Progress,
-        cancel: &CancellationToken,
-        mut write: impl FnMut(&[u8]) -> Result<()>,
-    ) -> Result<u32> {
-        let (stride, mut crc) = (self.layout.stride(), 0);
+    /// Appends all rows to a file.
+    fn write_rows(&self, file: &mut RowFile, progress: &dyn Progress, cancel: &CancellationToken) -> Result<()> {
+        let stride = self.layout.stride();
         let at_once = CHUNK / stride;
         let (mut buffer, mut positions) = (vec![0; at_once * stride], Vec::new());
         for start in (0..self.num_rows()).step_by(at_once) {
@@ -66,11 +55,10 @@ impl StepTable {
             let end = self.num_rows().min(start + at_once as u64);
             let rows = &mut buffer[..(end - start) as usize * stride];
             self.copy_rows(start..end, &mut positions, rows)?;
-            crc = crc32c::crc32c_append(crc, rows);
+            file.append(rows)?;
             progress.advance(rows.len() as u64);
-            write(rows)?;
         }
-        Ok(crc)
+        Ok(())
     }
 
     /// Reads a table from a `.npy` file. A file of [`save`](StepTable::save) keeps its fingerprint. `memory_limit` is

@@ -198,7 +198,7 @@ impl Materializer<'_> {
             _ => None,
         };
         let mut output = match (file, &pieces) {
-            (Some(file), _) => RowOutput::File(file),
+            (Some(file), _) => RowOutput::File(file, blake3::Hasher::new()),
             (None, Some(pieces)) => RowOutput::Memory(RowMemory::exact(self.num_bytes(total(pieces)), limit)?),
             (None, None) => {
                 let most = max_rows.map_or(u64::MAX, |max_rows| max_rows.iter().map(|&rows| rows as u64).sum());
@@ -233,7 +233,7 @@ impl Materializer<'_> {
         // Rows of a file are in memory until they are written, so there is one piece per thread at a time.
         let at_once = match output {
             RowOutput::Memory(_) => pieces.len().max(1),
-            RowOutput::File(_) => num_threads,
+            RowOutput::File(..) => num_threads,
         };
         let mut first_row = 0;
         for pieces in pieces.chunks(at_once) {
