@@ -2,8 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::loader::options::{LoaderOptions, Sampling};
-use crate::loader::orders::alias::AliasTable;
-use crate::loader::orders::draws::{Draws, scale};
+use crate::loader::orders::draws::{AliasTable, Draws, scale};
 use crate::loader::orders::permutation::Permutation;
 use crate::loader::orders::strata::{Strata, StratifiedOrder};
 use crate::loader::orders::windowed::{self, WindowedOrder};
