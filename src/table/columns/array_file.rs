@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::format::npy::NpyMatrix;
 use crate::format::{header_error, numbered_files, open_file, read_json};
-use crate::table::columns::attached::ValueShard;
+use crate::table::columns::attached::{AttachedColumn, Places, ValueShard};
 use crate::table::columns::step_keys::StepKeys;
 use crate::table::rows::element::ElementType;
 use crate::table::rows::memory::{FileIdentity, FrozenRegion};
@@ -60,14 +60,6 @@ impl ArrayFiles {
         &self.0[0].identity.path
     }
 
-    pub(in crate::table) fn dtype(&self) -> ElementType {
-        self.0[0].dtype
-    }
-
-    pub(in crate::table) fn values_per_row(&self) -> usize {
-        self.0[0].values_per_row
-    }
-
     /// Returns an error unless the array has one row per key. With as many files as the keys have, each file must have
     /// one row per key of its counterpart.
     pub(in crate::table) fn check_rows(&self, keys: &StepKeys) -> Result<()> {
@@ -88,15 +80,17 @@ impl ArrayFiles {
         Err(header_error("rows of the array", expected, format!("{num_rows} in {num_files}"), self.path()))
     }
 
-    /// Maps the values.
-    pub(in crate::table) fn map(&self) -> Result<Vec<ValueShard>> {
+    /// Maps the values as a column of a table whose rows have these places.
+    pub(in crate::table) fn column(&self, name: &str, places: Places) -> Result<AttachedColumn> {
         let mut first_row = 0;
         let shard = |file: &ArrayFile| {
             let shard = ValueShard { first_row, values: file.map()? };
             first_row += file.num_rows;
             Ok(shard)
         };
-        self.0.iter().map(shard).collect()
+        let values = self.0.iter().map(shard).collect::<Result<_>>()?;
+        let ArrayFile { dtype, values_per_row, .. } = self.0[0];
+        Ok(AttachedColumn { name: name.into(), dtype, values_per_row, values, places })
     }
 }
 
