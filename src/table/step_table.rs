@@ -197,7 +197,11 @@ impl StepTable {
     /// # Errors
     /// The errors of [`take`](StepTable::take), and [`ErrorKind::Cancelled`].
     pub fn take_unless_cancelled(&self, indices: &[u64], cancel: &CancellationToken) -> Result<Batch> {
-        self.check_indices(indices)?;
+        let len = self.num_rows();
+        if !take::are_below(indices, len) {
+            let index = indices.iter().copied().find(|&index| index >= len).unwrap_or_default();
+            return Err(ErrorKind::IndexOutOfBounds { index: index.into(), len }.into());
+        }
         // In a forked process, a thread that no longer exists may hold the lock.
         let mut arena = match self.pool.try_lock() {
             Ok(mut pool) => pool.take(&self.batch, indices.len())?,
@@ -358,15 +362,6 @@ impl StepTable {
         if let Some(selection) = &self.selection {
             selection.map(positions);
         }
-    }
-
-    fn check_indices(&self, indices: &[u64]) -> Result<()> {
-        let len = self.num_rows();
-        if take::are_below(indices, len) {
-            return Ok(());
-        }
-        let index = indices.iter().copied().find(|&index| index >= len).unwrap_or_default();
-        Err(ErrorKind::IndexOutOfBounds { index: index.into(), len }.into())
     }
 }
 

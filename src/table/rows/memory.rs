@@ -114,20 +114,16 @@ impl Region {
     }
 
     /// Releases the memory after the first `len` bytes and makes the rest read-only.
+    #[allow(unsafe_code)]
     pub(in crate::table) fn freeze(mut self, len: usize) -> Result<FrozenRegion> {
-        self.truncate(self.start + len.max(1))?;
+        let used = self.start + len.max(1);
+        if used < self.map.len() {
+            // SAFETY: the mapping is anonymous, so it cannot outgrow a file, and this function owns it, so nothing
+            // borrows from it.
+            unsafe { self.map.remap(used, memmap2::RemapOptions::new()) }?;
+        }
         let backing = Backing::Private(ProcessId::current(), Mutex::new(None));
         Ok(FrozenRegion { start: self.start, map: self.map.make_read_only()?, len, backing })
-    }
-
-    #[allow(unsafe_code)]
-    fn truncate(&mut self, len: usize) -> Result<()> {
-        if len < self.map.len() {
-            // SAFETY: the mapping is anonymous, so it cannot outgrow a file, and `&mut self` proves that
-            // nothing borrows from it.
-            unsafe { self.map.remap(len, memmap2::RemapOptions::new()) }?;
-        }
-        Ok(())
     }
 }
 
