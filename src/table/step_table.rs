@@ -162,26 +162,15 @@ impl StepTable {
     }
 
     /// Returns the step at `index`, without its extra columns, or `None` if `index` is out of bounds. Its step index is
-    /// at most 65,535; [`step_index`](StepTable::step_index) returns all of it.
+    /// at most 65,535; the column `step_index` of a [`Batch`] has all of it.
     #[must_use]
     pub fn step(&self, index: u64) -> Option<Step> {
-        self.row(index).map(|row| self.layout.step_of(row))
-    }
-
-    /// Returns the step index of the row at `index`, or `None` if `index` is out of bounds.
-    #[must_use]
-    pub fn step_index(&self, index: u64) -> Option<u32> {
-        self.row(index).map(|row| self.layout.step_index_of(row))
-    }
-
-    fn row(&self, index: u64) -> Option<&[u8]> {
         if index >= self.num_rows() {
             return None;
         }
         let mut position = [index];
         self.map_positions(&mut position);
-        let start = usize::try_from(position[0]).ok()?.checked_mul(self.layout.stride())?;
-        self.rows.bytes().get(start..)?.get(..self.layout.stride())
+        Some(self.layout.step_of(self.all_rows().at(position[0])))
     }
 
     /// Returns the rows at `indices` as columns, in the order of `indices` and with repetitions.
