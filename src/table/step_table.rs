@@ -274,13 +274,6 @@ impl StepTable {
         Ok(())
     }
 
-    /// Iterates over all values of an extra column as floats, in row order. A value that a float cannot hold is
-    /// rounded.
-    pub(crate) fn extra_values(&self, extra: &ExtraField) -> impl Iterator<Item = f64> {
-        let dtype = extra.dtype;
-        self.extra_bytes(extra).map(move |bytes| dtype.to_f64(bytes))
-    }
-
     /// Iterates over all values of an extra column, in row order. Each slice begins with the value.
     pub(crate) fn extra_bytes(&self, extra: &ExtraField) -> impl Iterator<Item = &[u8]> {
         let (stride, offset) = (self.layout.stride(), extra.offset);

@@ -67,8 +67,10 @@ impl AliasTable {
         if num_rows > u64::from(u32::MAX) {
             return Err(Error::argument("weights", format!("a table of at most {} rows", u32::MAX), num_rows));
         }
+        let dtype = extra.dtype;
+        let weights = || table.extra_bytes(extra).map(move |bytes| dtype.to_f64(bytes));
         let (mut sum, mut correction) = (0.0, 0.0);
-        for (row, weight) in (0..).zip(table.extra_values(extra)) {
+        for (row, weight) in (0..).zip(weights()) {
             check_at(row, cancel)?;
             if !(0.0..f64::INFINITY).contains(&weight) {
                 return Err(Error::column(column, Some(row), "a finite weight of at least 0", weight));
@@ -88,7 +90,7 @@ impl AliasTable {
             let expected = format!("weights of a mean of at least {:e}", f64::MIN_POSITIVE);
             return Err(Error::column(column, None, expected, format_args!("{mean:e}")));
         }
-        AliasTable::of_weights(num_rows as usize, mean, || table.extra_values(extra), cancel)
+        AliasTable::of_weights(num_rows as usize, mean, weights, cancel)
     }
 
     /// Returns the table of `len` weights of at least 0 whose mean is `mean`.
