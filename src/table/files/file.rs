@@ -79,7 +79,7 @@ impl StepTable {
     ) -> Result<StepTable> {
         let path = absolute(path.as_ref())?;
         let source = TableFile::open(&path)?;
-        let needed = source.num_rows.saturating_mul(source.layout.stride() as u64);
+        let needed = source.header.num_rows.saturating_mul(source.layout.stride() as u64);
         check_memory(needed, self::memory_limit(memory_limit))?;
         progress.begin("load", Unit::Bytes, source.rows_len());
         let rows = source.read_rows(progress, cancel);
@@ -107,7 +107,7 @@ impl StepTable {
         }
         let len = source.rows_len() as usize;
         let identity = FileIdentity::of(path, &source.file)?;
-        let region = FrozenRegion::of_file(&source.file, source.rows_offset, len, identity)?;
+        let region = FrozenRegion::of_file(&source.file, source.header.len, len, identity)?;
         source.into_table(region, known, CancellationToken::never())
     }
 
@@ -129,8 +129,7 @@ impl StepTable {
 struct TableFile<'a> {
     path: &'a Path,
     file: File,
-    num_rows: u64,
-    rows_offset: u64,
+    header: NpyHeader,
     layout: RowLayout,
     /// The conversion of the file's rows, if their layout differs.
     conversion: Option<npy::Conversion>,
@@ -169,31 +168,27 @@ impl<'a> TableFile<'a> {
                 (layout, conversion, None)
             }
         };
-        Ok(TableFile { path, file, num_rows, rows_offset, layout, conversion, meta })
+        Ok(TableFile { path, file, header, layout, conversion, meta })
     }
 
-    /// Returns the stride of the file's rows.
-    fn stride(&self) -> usize {
-        self.conversion.as_ref().map_or(self.layout.stride(), |conversion| conversion.stride)
-    }
-
+    /// Returns the size of the file's rows in bytes.
     fn rows_len(&self) -> u64 {
-        self.num_rows * self.stride() as u64
+        self.header.num_rows * self.header.stride as u64
     }
 
     /// Reads all rows on all cores. Verifies their checksum if the file has a footer.
     fn read_rows(&self, progress: &dyn Progress, cancel: &CancellationToken) -> Result<FrozenRegion> {
         let stride = self.layout.stride();
-        let len = self.num_rows as usize * stride;
+        let len = self.header.num_rows as usize * stride;
         let mut region = Region::reserve(len as u64)?;
-        let rows_per_chunk = (CHUNK / self.stride()).max(1);
+        let rows_per_chunk = (CHUNK / self.header.stride).max(1);
         let chunks: Vec<_> = region.bytes_mut()[..len].chunks_mut(rows_per_chunk * stride).map(Mutex::new).collect();
         // Reads a chunk, and returns its checksum and length.
         let read_chunk = |number: usize| {
             // Each chunk is taken once, so its lock is free.
             let mut out = chunks[number].lock().unwrap_or_else(PoisonError::into_inner);
             let num_rows = out.len() / stride;
-            let offset = self.rows_offset + (number * rows_per_chunk * self.stride()) as u64;
+            let offset = self.header.len + (number * rows_per_chunk * self.header.stride) as u64;
             let read = |bytes: &mut [u8]| self.file.read_exact_at(bytes, offset).map_err(Error::from);
             match &self.conversion {
                 None => read(&mut out)?,
@@ -203,7 +198,7 @@ impl<'a> TableFile<'a> {
                     conversion.convert(&buffer, &mut out, (number * rows_per_chunk) as u64)?;
                 }
             }
-            progress.advance((num_rows * self.stride()) as u64);
+            progress.advance((num_rows * self.header.stride) as u64);
             Ok((crc32c::crc32c(&out), out.len()))
         };
         let sums = in_parts(cores(), chunks.len(), cancel, read_chunk).map_err(|error| error.with_path(self.path))?;
@@ -212,7 +207,7 @@ impl<'a> TableFile<'a> {
             let found = sums.into_iter().fold(0, |crc, (sum, len)| crc32c::crc32c_combine(crc, sum, len));
             if found != expected {
                 let location =
-                    Location { path: Some(self.path.into()), offset: Some(self.rows_offset), ..Location::default() };
+                    Location { path: Some(self.path.into()), offset: Some(self.header.len), ..Location::default() };
                 return Err(ErrorKind::Checksum { location, what: "the rows", expected, found }.into());
             }
         }
