@@ -64,7 +64,7 @@ pub struct StepTable {
     pub(in crate::table) attached: Arc<[AttachedColumn]>,
     pub(in crate::table) errors: Arc<[Rejected]>,
     /// The share that the rows are; `None` for other tables and for views.
-    shard: Option<Shard>,
+    pub(in crate::table) shard: Option<Shard>,
     /// The schema of the batches that `take` returns, and memory for them.
     batch: Arc<BatchSchema>,
     pool: Arc<Mutex<ArenaPool>>,
@@ -112,10 +112,6 @@ impl StepTable {
     #[must_use]
     pub fn shard(&self) -> Option<Shard> {
         self.shard
-    }
-
-    pub(in crate::table) fn with_shard(self, shard: Shard) -> StepTable {
-        StepTable { shard: Some(shard), ..self }
     }
 
     /// Returns the size of the rows in bytes.
