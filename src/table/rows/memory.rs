@@ -153,10 +153,6 @@ impl FrozenRegion {
             let error = std::io::Error::new(std::io::ErrorKind::UnexpectedEof, format!("rows end beyond byte {size}"));
             return Err(with_path(error));
         }
-        if len == 0 {
-            let map = MmapOptions::new().len(1).map_anon()?.make_read_only()?;
-            return Ok(FrozenRegion { map, start: 0, len: 0, backing: Backing::File(identity, offset) });
-        }
         // SAFETY: the documentation of `StepTable::load` requires that the file does not change while it is
         // mapped. The rows are plain numbers, for which any bits are valid.
         let map = unsafe { MmapOptions::new().offset(offset).len(len).map(file) }.map_err(with_path)?;
