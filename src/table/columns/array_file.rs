@@ -130,9 +130,12 @@ impl ArrayFile {
 /// Returns the type of an array's values, which a description may declare. The description must match the
 /// array.
 fn declared(path: &Path, of_numpy: ElementType, values_per_row: u64) -> Result<ElementType> {
-    let Some((file, description)) = Description::beside(path)? else {
+    let file = description_of(path);
+    let expected = "an object whose D is an integer, dtype and dtype_bits names";
+    let description = read_json::<Description>(&file, MAX_DESCRIPTION, "description of an array", expected)?;
+    let Some(description) = description else {
         if of_numpy == ElementType::UInt16 && has_tag(path, &["bf16"]) {
-            let expected = format!("a description that declares bf16, {}", description_of(path).display());
+            let expected = format!("a description that declares bf16, {}", file.display());
             return Err(header_error("type of the values", expected, "none".into(), path));
         }
         return Ok(of_numpy);
@@ -175,15 +178,5 @@ fn description_of(path: &Path) -> PathBuf {
     match has_tag(path, &["bf16", "f16", "f32", "fp16", "fp32"]) {
         true => path.with_extension("").with_extension("json"),
         false => path.with_extension("json"),
-    }
-}
-
-impl Description {
-    /// Reads the description of an array, if it has one, and returns it with its path.
-    fn beside(path: &Path) -> Result<Option<(PathBuf, Description)>> {
-        let path = description_of(path);
-        let expected = "an object whose D is an integer, dtype and dtype_bits names";
-        let description = read_json(&path, MAX_DESCRIPTION, "description of an array", expected)?;
-        Ok(description.map(|description| (path, description)))
     }
 }
