@@ -117,8 +117,9 @@ impl StepTable {
         let meta = read_footer(&location.open()?, path)?;
         let meta = meta.ok_or_else(|| damaged(path, "a footer", "none"))?;
         let rows = location.map()?;
-        if meta.rows_len() != rows.bytes().len() as u64 {
-            return Err(damaged(path, &format!("{} bytes of rows", meta.rows_len()), &rows.bytes().len().to_string()));
+        let (expected, found) = (meta.num_rows * meta.layout.stride() as u64, rows.bytes().len() as u64);
+        if found != expected {
+            return Err(damaged(path, &format!("{expected} bytes of rows"), &found.to_string()));
         }
         let runs = Runs::of_bytes(meta.phases, meta.origin, meta.runs, path);
         StepTable::new(rows, meta.layout, meta.fingerprint, runs)

@@ -45,13 +45,6 @@ pub(in crate::table) struct TableMeta {
     pub(in crate::table) runs: Vec<u8>,
 }
 
-impl TableMeta {
-    /// Returns the size of the rows in bytes.
-    pub(in crate::table) fn rows_len(&self) -> u64 {
-        self.num_rows * self.layout.stride() as u64
-    }
-}
-
 /// Reads the footer after the rows; `None` if the file has no footer.
 pub(in crate::table) fn read_footer(file: &File, path: &Path) -> Result<Option<TableMeta>> {
     let io = |error| Error::io(path, error);
@@ -120,7 +113,7 @@ pub(in crate::table) fn footer(
     let json = serde_json::to_vec(&meta).map_err(Error::other)?;
     let mut bytes = [&json[..], &meta.runs].concat();
     bytes.extend(rows_offset.to_le_bytes());
-    bytes.extend(meta.rows_len().to_le_bytes());
+    bytes.extend((num_rows * layout.stride() as u64).to_le_bytes());
     bytes.extend((json.len() as u32).to_le_bytes());
     bytes.extend((meta.runs.len() as u32).to_le_bytes());
     bytes.extend(crc32c::crc32c(&bytes).to_le_bytes());
