@@ -7,7 +7,7 @@ use crate::system::cancellation::CancellationToken;
 use crate::table::gather::take::TableRows;
 use crate::table::rows::runs::RunFacts;
 use crate::table::rows::selection::Selection;
-use crate::table::rows::threads::{cores, in_parts};
+use crate::table::rows::threads::in_parts;
 use crate::table::step_table::{StepTable, within};
 use std::ops::Range;
 use std::sync::Arc;
@@ -88,7 +88,7 @@ impl StepTable {
             let start = number as u64 * PART;
             Ok(scan(self.all_rows(), within(&ranges, start..num_rows.min(start + PART)), &run, &step))
         };
-        let found = in_parts(cores(), num_rows.div_ceil(PART) as usize, cancel, part)?;
+        let found = in_parts(num_rows.div_ceil(PART) as usize, cancel, part)?;
         Ok(Selection::new(found.into_iter().flatten()))
     }
 }

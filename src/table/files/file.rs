@@ -13,7 +13,7 @@ use crate::table::rows::layout::RowLayout;
 use crate::table::rows::memory::{FileIdentity, FrozenRegion, Region, check_memory, memory_limit};
 use crate::table::rows::row_output::RowFile;
 use crate::table::rows::runs::{Origin, Runs};
-use crate::table::rows::threads::{cores, in_parts};
+use crate::table::rows::threads::in_parts;
 use crate::table::step_table::StepTable;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -202,7 +202,7 @@ impl<'a> TableFile<'a> {
             progress.advance((num_rows * self.header.stride) as u64);
             Ok((crc32c::crc32c(&out), out.len()))
         };
-        let sums = in_parts(cores(), chunks.len(), cancel, read_chunk).map_err(|error| error.with_path(self.path))?;
+        let sums = in_parts(chunks.len(), cancel, read_chunk).map_err(|error| error.with_path(self.path))?;
         drop(chunks);
         if let Some(expected) = self.meta.as_ref().and_then(|meta| meta.rows_crc32c) {
             let found = sums.into_iter().fold(0, |crc, (sum, len)| crc32c::crc32c_combine(crc, sum, len));

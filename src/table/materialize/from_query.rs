@@ -1,16 +1,17 @@
 //! Running a query into a table.
 //!
-//! If the number of rows of each partition is known in advance, one thread per core reads the partitions and writes
-//! rows to their final place. Any other result is read as one stream. Its rows are sorted at the end unless the query
-//! determines their order.
+//! One thread per core reads the ordered partitions of a plan. If the number of rows of each partition is known
+//! in advance, each thread writes rows to their final place. After a filter it is not known. Then a thread
+//! buffers a partition (one row group) and appends it after all earlier partitions. Any other plan is read as
+//! one stream, and its rows are sorted at the end unless it has an ORDER BY.
 //!
 //! A result that is larger than memory goes to a file in the same way and is mapped from there.
 
 use crate::archive::{TableName, table_schema};
 use crate::error::{Error, Result};
-use crate::query::{Execution, Query, QueryLimits, Rows, no_params, query_error};
+use crate::query::{Execution, Partition, Query, QueryLimits, QueryStream, Rows, no_params, query_error};
 use crate::system::cancellation::CancellationToken;
-use crate::system::process::lock;
+use crate::system::machine::reserve;
 use crate::system::progress::{Progress, Unit};
 use crate::system::runtime::runtime;
 use crate::table::files::file::absolute;
@@ -25,11 +26,14 @@ use crate::table::rows::row_output::{FinalChange, RowFile, RowMemory, RowOutput}
 use crate::table::rows::row_writer::{RowWriter, at_row};
 use crate::table::rows::runs::Runs;
 use crate::table::rows::step_column::{STEP_INDEX, TILE_MASK};
-use crate::table::rows::threads::in_parts;
+use crate::table::rows::threads::{FirstError, Sequencer, on_cores};
 use crate::table::rows::wide::WideColumns;
 use crate::table::step_table::StepTable;
+use arrow::array::RecordBatch;
+use datafusion::execution::TaskContext;
 use futures::StreamExt;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use tracing::info;
 
@@ -171,43 +175,38 @@ impl Materializer<'_> {
         self.writer.layout().stride()
     }
 
-    /// Returns the size of rows; `u64::MAX` for an overflow.
-    fn num_bytes(&self, num_rows: u64) -> u64 {
-        num_rows.saturating_mul(self.stride() as u64)
-    }
-
     fn run(&self, options: &MaterializeOptions) -> Result<StepTable> {
         let execution = self.query.execution(&self.limits, self.cancel)?;
         let limit = memory_limit(options.memory_limit);
         let create = |path| RowFile::create(&absolute(path)?, self.writer.layout());
         let file = options.path.as_deref().map(create).transpose()?;
+        let is_in_memory = file.is_none();
+        let output = |num_rows: u64| match file {
+            Some(file) => Ok(RowOutput::File(file, blake3::Hasher::new())),
+            None => RowMemory::up_to(num_rows.saturating_mul(self.stride() as u64), limit).map(RowOutput::Memory),
+        };
         let is_sorted = execution.rows.has_order();
-        let max_rows = match &execution.rows {
-            Rows::InOrder { skip: 0, fetch: None, max_rows } => Some(max_rows.as_slice()),
-            _ => None,
-        };
-        // The rows to read if their number is known in advance.
-        let pieces = match (self.shard, max_rows) {
-            (Some(pieces), _) => Some(pieces.to_vec()),
-            (None, Some(max_rows)) if file.is_none() => {
-                exact_rows(&execution.plan, max_rows.len()).as_deref().map(Piece::all)
+        let output = match &execution.rows {
+            Rows::InOrder { skip: 0, fetch: None, max_rows } => {
+                // The rows to read if their number is known in advance.
+                let exact = match self.shard {
+                    Some(pieces) => Some(pieces.to_vec()),
+                    None => exact_rows(&execution.plan, max_rows.len()).as_deref().map(Piece::all),
+                };
+                let is_exact = exact.is_some();
+                let pieces = exact.unwrap_or_else(|| Piece::all(max_rows));
+                let num_rows: u64 = pieces.iter().map(Piece::num_rows).sum();
+                if is_exact && is_in_memory {
+                    let mut memory = RowMemory::exact(num_rows.saturating_mul(self.stride() as u64), limit)?;
+                    let written = self.write_in_place(&execution, &pieces, &mut memory);
+                    written.map(|()| RowOutput::Memory(memory))
+                } else {
+                    self.append_in_order(&execution, &pieces, output(num_rows)?)
+                }
             }
-            _ => None,
-        };
-        let mut output = match (file, &pieces) {
-            (Some(file), _) => RowOutput::File(file, blake3::Hasher::new()),
-            (None, Some(pieces)) => RowOutput::Memory(RowMemory::exact(self.num_bytes(total(pieces)), limit)?),
-            (None, None) => {
-                let most = max_rows.map_or(u64::MAX, |max_rows| max_rows.iter().map(|&rows| rows as u64).sum());
-                RowOutput::Memory(RowMemory::up_to(self.num_bytes(most), limit)?)
-            }
-        };
-        let written = match &pieces {
-            Some(pieces) => self.append_pieces(&execution, pieces, &mut output),
-            None => self.append_stream(execution, &mut output),
+            _ => self.append_stream(self.query.stream_of(execution, Arc::clone(&self.limits)), output(u64::MAX)?),
         };
         self.progress.end();
-        written?;
         let (layout, recoding) = self.writer.recoding();
         let change = |rows: &mut [u8]| {
             if recoding.is_needed() {
@@ -220,91 +219,161 @@ impl Materializer<'_> {
         };
         let is_changed = recoding.is_needed() || !is_sorted;
         let change: Option<FinalChange<'_>> = if is_changed { Some(&change) } else { None };
-        output.into_table(layout.clone(), Runs::of_archive(self.query.archive()), change, self.cancel)
+        output?.into_table(layout.clone(), Runs::of_archive(self.query.archive()), change, self.cancel)
     }
 
-    /// Appends the rows of pieces. All cores write them, each piece to its place.
-    fn append_pieces(&self, execution: &Execution, pieces: &[Piece], output: &mut RowOutput) -> Result<()> {
-        self.progress.begin("materialize", Unit::Rows, total(pieces));
-        let num_threads = execution.context.session_config().target_partitions();
-        // Rows of a file are in memory until they are written, so there is one piece per thread at a time.
-        let at_once = match output {
-            RowOutput::Memory(_) => pieces.len().max(1),
-            RowOutput::File(..) => num_threads,
-        };
+    /// Writes each partition's rows directly to their final place.
+    fn write_in_place(&self, execution: &Execution, pieces: &[Piece], memory: &mut RowMemory) -> Result<()> {
+        let num_rows: u64 = pieces.iter().map(Piece::num_rows).sum();
+        self.progress.begin("materialize", Unit::Rows, num_rows);
+        let mut rest = memory.extend(num_rows as usize * self.stride())?;
         let mut first_row = 0;
-        for pieces in pieces.chunks(at_once) {
-            output.append(self.num_bytes(total(pieces)) as usize, |mut rest| {
-                let mut parts = Vec::new();
-                for piece in pieces {
-                    let (part, after) = rest.split_at_mut(piece.num_rows() as usize * self.stride());
-                    parts.push(Mutex::new((first_row, part)));
-                    rest = after;
-                    first_row += piece.num_rows();
-                }
-                let write = |number: usize| {
-                    // Each part is taken once, so its lock is free.
-                    let mut part = lock(&parts[number]);
-                    let (first_row, out) = &mut *part;
-                    self.write_piece(execution, &pieces[number], *first_row, out)
-                };
-                let written = in_parts(num_threads, pieces.len(), self.cancel, write);
-                written.map(drop).map_err(|error| self.limits.explain(error))
-            })?;
+        let mut parts = Vec::new();
+        for piece in pieces {
+            let (part, after) = rest.split_at_mut(piece.num_rows() as usize * self.stride());
+            parts.push((piece, first_row, part));
+            rest = after;
+            first_row += piece.num_rows();
         }
-        Ok(())
+        let parts = Mutex::new(parts.into_iter());
+        let next = || parts.lock().unwrap_or_else(PoisonError::into_inner).next();
+        self.on_all_cores(&execution.context, |stop| {
+            while let Some((piece, first_row, part)) = next() {
+                let mut at = 0;
+                self.read(execution, piece, stop, |batch| {
+                    let len = batch.num_rows() * self.stride();
+                    let Some(rows) = part.get_mut(at..at + len) else {
+                        return Err(Error::query("a file has more rows than its footer says"));
+                    };
+                    let base = first_row + (at / self.stride()) as u64;
+                    self.writer.write(&batch, rows).map_err(|error| at_row(error, base))?;
+                    at += len;
+                    Ok(())
+                })?;
+                if at != part.len() {
+                    return Err(Error::query("a file has fewer rows than its footer says"));
+                }
+            }
+            Ok(())
+        })
     }
 
-    /// Writes the rows of a piece. This thread computes them, which is the fastest way if batches come steadily. There
-    /// must be no filter that could drop all rows for long, because limits are checked only between batches.
-    fn write_piece(&self, execution: &Execution, piece: &Piece, first_row: u64, out: &mut [u8]) -> Result<()> {
+    /// Reads partitions on all cores. Each thread buffers a partition's rows and appends them in partition
+    /// order.
+    fn append_in_order(&self, execution: &Execution, pieces: &[Piece], output: RowOutput) -> Result<RowOutput> {
+        let max: u64 = pieces.iter().map(Piece::num_rows).sum();
+        self.progress.begin("materialize", Unit::Rows, max);
+        let output = Sequencer::new(output);
+        let next = AtomicUsize::new(0);
+        self.on_all_cores(&execution.context, |stop| {
+            let mut buffer: Vec<u8> = Vec::new();
+            loop {
+                let place = next.fetch_add(1, Ordering::Relaxed);
+                let Some(piece) = pieces.get(place) else {
+                    return Ok(());
+                };
+                buffer.clear();
+                let mut read_rows = 0;
+                let read = self.read_ahead(execution, piece, stop, |batch| {
+                    let start = buffer.len();
+                    reserve(&mut buffer, batch.num_rows() * self.stride())?;
+                    buffer.resize(start + batch.num_rows() * self.stride(), 0);
+                    read_rows += batch.num_rows();
+                    let base = (start / self.stride()) as u64;
+                    self.writer.write(&batch, &mut buffer[start..]).map_err(|error| at_row(error, base))
+                });
+                output.in_turn(place, stop, self.cancel, |output| {
+                    read.map_err(|error| at_row(error, output.len() / self.stride() as u64))?;
+                    output.append(&buffer)
+                })?;
+                self.progress.advance(piece.num_rows().saturating_sub(read_rows as u64));
+            }
+        })?;
+        Ok(output.into_inner())
+    }
+
+    /// Appends the rows of one stream in its order.
+    fn append_stream(&self, mut stream: QueryStream, mut output: RowOutput) -> Result<RowOutput> {
+        self.progress.begin("materialize", Unit::Rows, 0);
+        let mut buffer = Vec::new();
+        let mut num_rows = 0;
+        while let Some(batch) = stream.next_unless_cancelled(self.cancel)? {
+            buffer.clear();
+            reserve(&mut buffer, batch.num_rows() * self.stride())?;
+            buffer.resize(batch.num_rows() * self.stride(), 0);
+            self.writer.write(&batch, &mut buffer).map_err(|error| at_row(error, num_rows))?;
+            output.append(&buffer)?;
+            num_rows += batch.num_rows() as u64;
+            self.progress.advance(batch.num_rows() as u64);
+        }
+        Ok(output)
+    }
+
+    /// Passes a piece's batches to `take`. This thread computes them, which is the fastest way if batches
+    /// come steadily. There must be no filter that could drop all rows for long, because limits are checked
+    /// only between batches.
+    fn read(
+        &self,
+        execution: &Execution,
+        piece: &Piece,
+        stop: &FirstError,
+        mut take: impl FnMut(RecordBatch) -> Result<()>,
+    ) -> Result<()> {
         // The reader accesses files through the runtime's threads.
         let threads = runtime()?;
         let _in_runtime = threads.handle().enter();
         let mut stream =
             execution.plan.execute(piece.partition, Arc::clone(&execution.context)).map_err(query_error)?;
         let mut rows = PieceRows::of(piece);
-        let mut at = 0;
         while !rows.is_complete()
             && let Some(batch) = futures::executor::block_on(stream.next())
         {
-            self.limits.check(self.cancel)?;
+            self.check(stop)?;
             let batch = batch.map_err(query_error)?;
-            for batch in rows.of_batch(&batch) {
-                self.limits.count(&batch)?;
-                let len = batch.num_rows() * self.stride();
-                let Some(out) = out.get_mut(at..at + len) else {
-                    return Err(Error::query("a file has more rows than its footer says"));
-                };
-                let base = first_row + (at / self.stride()) as u64;
-                self.writer.write(&batch, out).map_err(|error| at_row(error, base))?;
-                at += len;
-                self.progress.advance(batch.num_rows() as u64);
-            }
-        }
-        if at != out.len() {
-            return Err(Error::query("a file has fewer rows than its footer says"));
+            rows.of_batch(&batch).try_for_each(|batch| self.take(batch, &mut take))?;
         }
         Ok(())
     }
 
-    /// Appends the rows of one stream in its order.
-    fn append_stream(&self, execution: Execution, output: &mut RowOutput) -> Result<()> {
-        self.progress.begin("materialize", Unit::Rows, 0);
-        let mut stream = self.query.stream_of(execution, Arc::clone(&self.limits));
-        let mut num_rows = 0;
-        while let Some(batch) = stream.next_unless_cancelled(self.cancel)? {
-            output.append(batch.num_rows() * self.stride(), |rows| {
-                self.writer.write(&batch, rows).map_err(|error| at_row(error, num_rows))
-            })?;
-            num_rows += batch.num_rows() as u64;
-            self.progress.advance(batch.num_rows() as u64);
+    /// Passes a piece's batches to `take`. The runtime's threads compute them, so limits hold even while no
+    /// batch comes.
+    fn read_ahead(
+        &self,
+        execution: &Execution,
+        piece: &Piece,
+        stop: &FirstError,
+        mut take: impl FnMut(RecordBatch) -> Result<()>,
+    ) -> Result<()> {
+        let mut partition =
+            Partition::start(&execution.plan, &execution.context, Some(piece.partition), Partition::AHEAD)?;
+        let mut rows = PieceRows::of(piece);
+        while !rows.is_complete()
+            && let Some(batch) = partition.next(|| self.check(stop))?
+        {
+            rows.of_batch(&batch).try_for_each(|batch| self.take(batch, &mut take))?;
         }
         Ok(())
     }
-}
 
-/// Returns the number of rows of pieces.
-fn total(pieces: &[Piece]) -> u64 {
-    pieces.iter().map(Piece::num_rows).sum()
+    fn check(&self, stop: &FirstError) -> Result<()> {
+        stop.check(self.cancel)?;
+        self.limits.check(self.cancel)
+    }
+
+    fn take(&self, batch: RecordBatch, take: &mut impl FnMut(RecordBatch) -> Result<()>) -> Result<()> {
+        if batch.num_rows() == 0 {
+            return Ok(());
+        }
+        self.limits.count(&batch)?;
+        let num_rows = batch.num_rows() as u64;
+        take(batch)?;
+        self.progress.advance(num_rows);
+        Ok(())
+    }
+
+    /// Runs `work` on one thread per core. The first error stops all threads and is returned.
+    fn on_all_cores(&self, context: &TaskContext, work: impl Fn(&FirstError) -> Result<()> + Sync) -> Result<()> {
+        let num_threads = context.session_config().target_partitions();
+        on_cores(num_threads, work).map_err(|error| self.limits.explain(error))
+    }
 }

@@ -5,7 +5,7 @@ use crate::query::{Execution, Partition, Query, Rows};
 use crate::system::cancellation::CancellationToken;
 use crate::system::progress::{Progress, Unit};
 use crate::table::materialize::shard::Shard;
-use crate::table::rows::threads::{cores, in_parts};
+use crate::table::rows::threads::in_parts;
 use arrow::array::RecordBatch;
 use datafusion::common::stats::Precision;
 use datafusion::physical_plan::ExecutionPlan;
@@ -164,5 +164,5 @@ fn count_partitions(
         progress.advance(max_rows[number] as u64);
         Ok(num_rows)
     };
-    in_parts(cores(), max_rows.len(), cancel, count).map_err(|error| limits.explain(query.archive().blame(error)))
+    in_parts(max_rows.len(), cancel, count).map_err(|error| limits.explain(query.archive().blame(error)))
 }

@@ -9,7 +9,6 @@ use crate::table::rows::fingerprint::Fingerprint;
 use crate::table::rows::layout::RowLayout;
 use crate::table::rows::memory::{Region, check_memory};
 use crate::table::rows::runs::Runs;
-use crate::table::rows::zeroed::Zeroed;
 use crate::table::step_table::StepTable;
 use memmap2::MmapOptions;
 use std::fs::File;
@@ -135,19 +134,20 @@ impl RowFile {
 }
 
 impl RowOutput {
-    /// Appends `num_bytes` of rows, which `write` writes to zeroed memory.
-    pub(in crate::table) fn append(
-        &mut self,
-        num_bytes: usize,
-        write: impl FnOnce(&mut [u8]) -> Result<()>,
-    ) -> Result<()> {
+    /// Returns the size of the rows in bytes.
+    pub(in crate::table) fn len(&self) -> u64 {
         match self {
-            RowOutput::Memory(memory) => write(memory.extend(num_bytes)?),
+            RowOutput::Memory(memory) => memory.len as u64,
+            RowOutput::File(file, _) => file.len,
+        }
+    }
+
+    pub(in crate::table) fn append(&mut self, rows: &[u8]) -> Result<()> {
+        match self {
+            RowOutput::Memory(memory) => memory.extend(rows.len()).map(|bytes| bytes.copy_from_slice(rows)),
             RowOutput::File(file, hasher) => {
-                let mut rows = Zeroed::new(num_bytes)?;
-                write(rows.bytes_mut())?;
-                hasher.update(rows.bytes());
-                file.append(rows.bytes())
+                hasher.update(rows);
+                file.append(rows)
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The heap memory of batches, and of rows on their way to a file: aligned, and zeroed without touching its pages.
+//! The heap memory of batches: aligned, and zeroed without touching its pages.
 
 use crate::error::{ErrorKind, Result};
 
