@@ -2394,8 +2394,8 @@ class StepTable:
           to them. The loader takes 8 bytes per row, and two passes over the table when it is created.
         - ``strata``: an extra column whose values are the strata, at most 4,096 different ones. In any prefix of the
           stream each stratum has its quota, to within one row. Within a stratum the order is shuffled, and no row
-          repeats before all others have occurred. The loader takes 4 bytes per row (6 in strata of fewer than 65,536
-          rows), and one pass over the table when it is created.
+          repeats before all others have occurred. The loader takes 4 bytes per row (up to 8 in strata of fewer than
+          65,536 rows), and one pass over the table when it is created.
         - ``quotas``: the relative shares of the strata to serve, by value: a string of ``categories``, a number, a
           bool, or ``None`` for null. Shares are at least 0 and have a finite sum; fractional shares are rounded to
           1/65,536 of it. ``None`` = equal shares.

@@ -737,8 +737,8 @@ impl PyStepTable {
     ///   to them. The loader takes 8 bytes per row, and two passes over the table when it is created.
     /// - ``strata``: an extra column whose values are the strata, at most 4,096 different ones. In any prefix of the
     ///   stream each stratum has its quota, to within one row. Within a stratum the order is shuffled, and no row
-    ///   repeats before all others have occurred. The loader takes 4 bytes per row (6 in strata of fewer than 65,536
-    ///   rows), and one pass over the table when it is created.
+    ///   repeats before all others have occurred. The loader takes 4 bytes per row (up to 8 in strata of fewer than
+    ///   65,536 rows), and one pass over the table when it is created.
     /// - ``quotas``: the relative shares of the strata to serve, by value: a string of ``categories``, a number, a
     ///   bool, or ``None`` for null. Shares are at least 0 and have a finite sum; fractional shares are rounded to
     ///   1/65,536 of it. ``None`` = equal shares.
@@ -822,7 +822,7 @@ impl PyStepTable {
         seed: u64,
     ) -> PyResult<(PyStepTable, PyStepTable)> {
         let held_out = HeldOut::new(argument, share, seed).or_raise()?;
-        let (train, test) = checking(py, |cancel| self.table.split_by(&held_out, cancel))?;
+        let (train, test) = checking(py, |cancel| self.table.split(&held_out, cancel))?;
         if share > 0.0 && share < 1.0 && (train.num_rows() == 0) != (test.num_rows() == 0) {
             let side = if test.num_rows() == 0 { "no run is" } else { "all runs are" };
             let text = CString::new(format!("{argument}={share}: {side} held out; choose another seed or share"))?;

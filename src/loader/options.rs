@@ -89,7 +89,7 @@ pub enum Sampling {
         column: String,
     },
     /// A fixed share of each stratum in every part of the stream. Within a stratum, rows come in shuffled
-    /// order, each once before any is repeated. Takes four bytes per row, or six in strata of fewer than 65,536
+    /// order, each once before any is repeated. Takes four bytes per row, or up to eight in strata of fewer than 65,536
     /// rows, and one pass over the table to make the loader.
     Stratified {
         /// An extra column whose values are the strata: at most 4,096 different ones.

@@ -13,7 +13,7 @@ use crate::loader::batch_maker::BatchMaker;
 use crate::loader::position::{Position, Start};
 use crate::system::cancellation::CancellationToken;
 use crate::system::machine::available_bytes;
-use crate::system::process::ProcessId;
+use crate::system::process::{ProcessId, lock};
 use crate::table::{ArenaPool, Batch, BatchSchema};
 use std::collections::VecDeque;
 use std::fmt;
@@ -45,6 +45,10 @@ const PERIOD: Duration = Duration::from_millis(50);
 
 /// The batches that the threads make and the consumer takes.
 struct Ring {
+    /// The number of ready batches at which the thread rests.
+    depth: u64,
+    /// The maximum number of rows of a batch.
+    capacity: usize,
     state: Mutex<RingState>,
     changed: Condvar,
     /// Cancelled if no more batches are needed.
@@ -61,19 +65,14 @@ enum BatchSlot {
 }
 
 struct RingState {
-    /// The next unstarted batch, and the next batch to return.
-    next: u64,
+    /// The next batch to return.
     taken: u64,
     num_steps: u64,
-    /// The number of ready batches at which the thread rests, and their current number.
-    depth: u64,
+    /// The number of ready batches.
     ready: u64,
-    /// Batches that were started and not yet returned, in order, and the number of them that were given up.
+    /// Batches that were started and not yet returned, in order.
     slots: VecDeque<BatchSlot>,
-    given_up: usize,
     pool: ArenaPool,
-    /// The maximum number of rows of a batch.
-    capacity: usize,
     /// Whether a thread waits for a change.
     is_awaited: bool,
     has_failed: bool,
@@ -171,7 +170,7 @@ impl Drop for Batches {
         } else if let Some(thread) = self.thread.take() {
             {
                 // A thread that is about to sleep holds the lock until it sleeps.
-                let _state = self.ring.lock();
+                let _state = lock(&self.ring.state);
                 self.ring.stop.cancel();
             }
             self.ring.changed.notify_all();
@@ -187,26 +186,19 @@ impl Ring {
             return Err(ErrorKind::OutOfMemory { needed }.into());
         }
         let state = RingState {
-            next: 0,
             taken: 0,
             num_steps,
-            depth,
             ready: 0,
             // The ready batches, one that the consumer made while it waited, and one in progress per thread.
             slots: VecDeque::with_capacity(depth as usize + 4),
-            given_up: 0,
             // The slots, and a few batches that the consumer holds. The pool allocates all of them now, up to a
             // limit. The system provides their pages on the first write.
             pool: ArenaPool::filled(depth as usize + 8, schema, capacity, MADE_AT_ONCE)?,
-            capacity,
             is_awaited: false,
             has_failed: false,
         };
-        Ok(Arc::new(Ring { state: Mutex::new(state), changed: Condvar::new(), stop: CancellationToken::new() }))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, RingState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        let (state, changed, stop) = (Mutex::new(state), Condvar::new(), CancellationToken::new());
+        Ok(Arc::new(Ring { depth, capacity, state, changed, stop }))
     }
 
     /// Sleeps until something changes or the timeout expires.
@@ -225,16 +217,15 @@ impl Ring {
     /// Makes batches until all are made, no more are needed, or one fails. After a failure, the consumer makes that
     /// batch and all later ones, and receives the errors.
     fn make_all(&self, maker: &mut BatchMaker) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         while !self.stop.is_cancelled() {
-            if state.given_up == 0 && state.next == state.num_steps {
-                return;
-            }
-            if state.given_up == 0 && state.ready >= state.depth {
+            let Some(step) = state.begin(self.depth) else {
+                if state.next() == state.num_steps {
+                    return;
+                }
                 state = self.wait(state, Duration::MAX);
                 continue;
-            }
-            let step = state.begin();
+            };
             let (after, made) = self.make_one(state, step, maker, &self.stop);
             state = after;
             self.wake(&mut state);
@@ -252,45 +243,35 @@ impl Ring {
         maker: &mut BatchMaker,
         cancel: &CancellationToken,
     ) -> (MutexGuard<'a, RingState>, Result<()>) {
-        let capacity = state.capacity;
-        let mut arena = match state.pool.take(&maker.schema, capacity) {
-            Ok(arena) => arena,
-            Err(error) => {
-                state.finish(step, BatchSlot::GivenUp);
-                return (state, Err(error));
-            }
-        };
+        let arena = state.pool.take(&maker.schema, self.capacity);
         drop(state);
-        let num_rows = {
+        let made = arena.and_then(|mut arena| {
             let _record = PanicRecord(self);
-            Arc::get_mut(&mut arena).map_or(Ok(0), |arena| maker.fill(step, arena, cancel))
+            let num_rows = Arc::get_mut(&mut arena).map_or(Ok(0), |arena| maker.fill(step, arena, cancel))?;
+            Ok((arena, num_rows))
+        });
+        let mut state = lock(&self.state);
+        let (slot, outcome) = match made {
+            Ok((arena, num_rows)) => {
+                state.pool.keep(&arena);
+                (BatchSlot::Made(Batch::new(arena, Arc::clone(&maker.schema), num_rows)), Ok(()))
+            }
+            Err(error) => (BatchSlot::GivenUp, Err(error)),
         };
-        let mut state = self.lock();
-        state.pool.keep(&arena);
-        match num_rows {
-            Ok(num_rows) => {
-                let batch = Batch::new(arena, Arc::clone(&maker.schema), num_rows);
-                state.finish(step, BatchSlot::Made(batch));
-                (state, Ok(()))
-            }
-            Err(error) => {
-                state.finish(step, BatchSlot::GivenUp);
-                (state, Err(error))
-            }
-        }
+        state.finish(step, slot);
+        (state, outcome)
     }
 
     /// Returns the next batch. Until it is ready, this thread makes other batches.
     fn take(&self, maker: &mut BatchMaker, cancel: &CancellationToken) -> Result<Batch> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         loop {
             if let Some(batch) = state.hand_out() {
                 self.wake(&mut state);
                 return Ok(batch);
             }
             assert!(!state.has_failed, "the thread that makes the batches panicked");
-            if state.given_up > 0 || (state.next < state.num_steps && state.ready <= state.depth) {
-                let step = state.begin();
+            if let Some(step) = state.begin(self.depth + 1) {
                 let (after, made) = self.make_one(state, step, maker, cancel);
                 made?;
                 state = after;
@@ -303,27 +284,29 @@ impl Ring {
 }
 
 impl RingState {
-    /// Starts the first batch that was given up, or else the next batch, and returns its number.
-    fn begin(&mut self) -> u64 {
-        if self.given_up > 0
-            && let Some(place) = self.slots.iter().position(|slot| matches!(slot, BatchSlot::GivenUp))
-        {
-            self.given_up -= 1;
+    /// Returns the next unstarted batch.
+    fn next(&self) -> u64 {
+        self.taken + self.slots.len() as u64
+    }
+
+    /// Starts the first batch that was given up, or else the next batch, and returns its number. Returns `None` if all
+    /// batches were started, or `most` are ready.
+    fn begin(&mut self, most: u64) -> Option<u64> {
+        if let Some(place) = self.slots.iter().position(|slot| matches!(slot, BatchSlot::GivenUp)) {
             self.slots[place] = BatchSlot::Begun;
-            return self.taken + place as u64;
+            return Some(self.taken + place as u64);
+        }
+        let next = self.next();
+        if next == self.num_steps || self.ready >= most {
+            return None;
         }
         self.slots.push_back(BatchSlot::Begun);
-        self.next += 1;
-        self.next - 1
+        Some(next)
     }
 
     /// Records the outcome of a started batch.
     fn finish(&mut self, step: u64, outcome: BatchSlot) {
-        match outcome {
-            BatchSlot::Made(_) => self.ready += 1,
-            BatchSlot::GivenUp => self.given_up += 1,
-            BatchSlot::Begun => {}
-        }
+        self.ready += u64::from(matches!(outcome, BatchSlot::Made(_)));
         if let Some(slot) = self.slots.get_mut((step - self.taken) as usize) {
             *slot = outcome;
         }
@@ -331,15 +314,14 @@ impl RingState {
 
     /// Returns the next batch if it is ready.
     fn hand_out(&mut self) -> Option<Batch> {
-        let Some(BatchSlot::Made(_)) = self.slots.front() else {
+        let Some(BatchSlot::Made(batch)) = self.slots.front() else {
             return None;
         };
+        let batch = batch.clone();
+        self.slots.pop_front();
         self.taken += 1;
         self.ready -= 1;
-        match self.slots.pop_front() {
-            Some(BatchSlot::Made(batch)) => Some(batch),
-            _ => None,
-        }
+        Some(batch)
     }
 }
 
@@ -349,7 +331,7 @@ struct PanicRecord<'a>(&'a Ring);
 impl Drop for PanicRecord<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let mut state = self.0.lock();
+            let mut state = lock(&self.0.state);
             state.has_failed = true;
             self.0.wake(&mut state);
         }

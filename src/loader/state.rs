@@ -69,29 +69,30 @@ impl Loader {
     /// [`ErrorKind::StateMismatch`] with the differing field if the state has other rows or another order. The
     /// loader then stays unchanged.
     pub fn load_state(&self, state: &LoaderState) -> Result<()> {
-        fn same<T: PartialEq + ToString>(field: &'static str, expected: &T, found: &T) -> Result<()> {
-            if expected == found {
-                return Ok(());
-            }
-            let (expected, found) = (expected.to_string(), found.to_string());
-            Err(ErrorKind::StateMismatch { field, expected, found }.into())
-        }
         let own = self.state();
-        same("version", &own.version, &state.version)?;
-        for (field, expected, found) in [
-            ("num_rows", own.num_rows.to_string(), state.num_rows.to_string()),
-            ("rows", own.rows.clone(), state.rows.clone()),
-        ] {
+        let fields: [(&'static str, fn(&LoaderState) -> String); 7] = [
+            ("version", |state| state.version.to_string()),
+            ("num_rows", |state| state.num_rows.to_string()),
+            ("rows", |state| state.rows.clone()),
+            ("order", |state| state.order.clone()),
+            ("num_samples", |state| state.num_samples.to_string()),
+            ("seed", |state| state.seed.to_string()),
+            ("symmetries", |state| state.symmetries.to_string()),
+        ];
+        for (field, value) in fields {
+            let (expected, found) = (value(&own), value(state));
             if expected != found {
                 // Other rows are usually those of another version.
-                let (expected, found) = (own.at_version(&expected), state.at_version(&found));
+                let of_version = |state: &LoaderState, value: String| match state.archive_version {
+                    version if version > 0 && field.ends_with("rows") => {
+                        format!("{value} (version {version} of the archive)")
+                    }
+                    _ => value,
+                };
+                let (expected, found) = (of_version(&own, expected), of_version(state, found));
                 return Err(ErrorKind::StateMismatch { field, expected, found }.into());
             }
         }
-        same("order", &own.order, &state.order)?;
-        same("num_samples", &own.num_samples, &state.num_samples)?;
-        same("seed", &own.seed, &state.seed)?;
-        same("symmetries", &own.symmetries, &state.symmetries)?;
         if state.position > own.num_samples {
             let expected = format!("0..={}", own.num_samples);
             let found = state.position.to_string();
@@ -99,16 +100,6 @@ impl Loader {
         }
         self.position.load(state.epoch, state.position);
         Ok(())
-    }
-}
-
-impl LoaderState {
-    /// Adds the version of the archive to a value, if there is one.
-    fn at_version(&self, value: &str) -> String {
-        match self.archive_version {
-            0 => value.to_owned(),
-            version => format!("{value} (version {version} of the archive)"),
-        }
     }
 }
 

@@ -6,7 +6,7 @@ use crate::loader::LoaderOptions;
 use crate::loader::Sampling;
 use crate::selfplay::{SimulateOptions, simulate};
 use crate::system::cancellation::CancellationToken;
-use crate::table::{Batch, FromRunsOptions, StepTable};
+use crate::table::{Batch, FromRunsOptions, HeldOut, StepTable};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -59,7 +59,7 @@ const LARGE: usize = 3_500_000;
 #[test]
 fn a_batch_is_cancelled_between_its_pieces_and_repeated_later() {
     let table = table();
-    let (view, _) = table.split(0.3, 0).unwrap();
+    let (view, _) = table.split(&HeldOut::new("val", 0.3, 0).unwrap(), CancellationToken::never()).unwrap();
     let columns = Some(vec!["run_id".to_owned(), "step_index".to_owned()]);
     for table in [&table, &view] {
         let (sampling, num_samples) = (Sampling::Uniform, Some(5_000_000));
@@ -87,7 +87,7 @@ fn a_batch_is_cancelled_between_its_pieces_and_repeated_later() {
 #[test]
 fn a_take_is_cancelled_between_its_pieces() {
     let table = table();
-    let (view, _) = table.split(0.3, 0).unwrap();
+    let (view, _) = table.split(&HeldOut::new("val", 0.3, 0).unwrap(), CancellationToken::never()).unwrap();
     for table in [&table, &view] {
         let indices: Vec<u64> = (0..2_500_000).map(|k| k * 7 % table.num_rows()).collect();
         let num_pieces = |stop: &StopsAt| table.take_unless_cancelled(&indices, &stop.cancel).map(|_| stop.asked());

@@ -43,27 +43,17 @@ impl HeldOut {
 }
 
 impl StepTable {
-    /// Splits the table by run into two views `(train, val)`. They are disjoint and together have all rows. The second
-    /// view has approximately the share `val` of the runs.
+    /// Splits the table by run into two views: the rows that are not held out, and those that are. They are disjoint and
+    /// together have all rows. Checks for cancellation every few milliseconds.
     ///
     /// The seed and the run's game ([`Run::game`](crate::Run::game)) determine the side. So a run keeps its side when
-    /// the archive grows, no run leaves the second view when `val` grows, and runs of one game are on one side. In a
+    /// the archive grows, no run leaves the second view when the share grows, and runs of one game are on one side. In a
     /// table whose runs are unknown, such as a loaded NumPy array, the run's id replaces the game. To split a view
     /// again, use another seed.
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) unless `val` is between 0 and 1; any error of reading the
-    /// archive's runs.
-    pub fn split(&self, val: f64, seed: u64) -> Result<(StepTable, StepTable)> {
-        self.split_by(&HeldOut::new("val", val, seed)?, CancellationToken::never())
-    }
-
-    /// Returns both sides of a split, first the rows that are not held out. Checks for cancellation every few
-    /// milliseconds.
-    ///
-    /// # Errors
     /// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled); any error of reading the archive's runs.
-    pub fn split_by(&self, held_out: &HeldOut, cancel: &CancellationToken) -> Result<(StepTable, StepTable)> {
+    pub fn split(&self, held_out: &HeldOut, cancel: &CancellationToken) -> Result<(StepTable, StepTable)> {
         let facts = self.runs.facts()?;
         let is_held_out = |run_id: u32| held_out.has(facts.as_ref().and_then(|facts| facts.game(run_id)), run_id);
         let train = self.select(|run_id| !is_held_out(run_id), |_| true, cancel)?;

@@ -64,7 +64,7 @@ pub struct StepTable {
     pub(in crate::table) attached: Arc<[AttachedColumn]>,
     pub(in crate::table) errors: Arc<[Rejected]>,
     /// The share that the rows are; `None` for other tables and for views.
-    shard: Option<Shard>,
+    pub(in crate::table) shard: Option<Shard>,
     /// The schema of the batches that `take` returns, and memory for them.
     batch: Arc<BatchSchema>,
     pool: Arc<Mutex<ArenaPool>>,
@@ -114,16 +114,6 @@ impl StepTable {
         self.shard
     }
 
-    pub(in crate::table) fn with_shard(self, shard: Shard) -> StepTable {
-        StepTable { shard: Some(shard), ..self }
-    }
-
-    /// Returns whether there are no rows.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.num_rows() == 0
-    }
-
     /// Returns the size of the rows in bytes.
     #[must_use]
     pub fn num_bytes(&self) -> u64 {
@@ -168,26 +158,15 @@ impl StepTable {
     }
 
     /// Returns the step at `index`, without its extra columns, or `None` if `index` is out of bounds. Its step index is
-    /// at most 65,535; [`step_index`](StepTable::step_index) returns all of it.
+    /// at most 65,535; the column `step_index` of a [`Batch`] has all of it.
     #[must_use]
     pub fn step(&self, index: u64) -> Option<Step> {
-        self.row(index).map(|row| self.layout.step_of(row))
-    }
-
-    /// Returns the step index of the row at `index`, or `None` if `index` is out of bounds.
-    #[must_use]
-    pub fn step_index(&self, index: u64) -> Option<u32> {
-        self.row(index).map(|row| self.layout.step_index_of(row))
-    }
-
-    fn row(&self, index: u64) -> Option<&[u8]> {
         if index >= self.num_rows() {
             return None;
         }
         let mut position = [index];
         self.map_positions(&mut position);
-        let start = usize::try_from(position[0]).ok()?.checked_mul(self.layout.stride())?;
-        self.rows.bytes().get(start..)?.get(..self.layout.stride())
+        Some(self.layout.step_of(self.all_rows().at(position[0])))
     }
 
     /// Returns the rows at `indices` as columns, in the order of `indices` and with repetitions.
@@ -203,7 +182,11 @@ impl StepTable {
     /// # Errors
     /// The errors of [`take`](StepTable::take), and [`ErrorKind::Cancelled`].
     pub fn take_unless_cancelled(&self, indices: &[u64], cancel: &CancellationToken) -> Result<Batch> {
-        self.check_indices(indices)?;
+        let len = self.num_rows();
+        if !take::are_below(indices, len) {
+            let index = indices.iter().copied().find(|&index| index >= len).unwrap_or_default();
+            return Err(ErrorKind::IndexOutOfBounds { index: index.into(), len }.into());
+        }
         // In a forked process, a thread that no longer exists may hold the lock.
         let mut arena = match self.pool.try_lock() {
             Ok(mut pool) => pool.take(&self.batch, indices.len())?,
@@ -287,13 +270,6 @@ impl StepTable {
         Ok(())
     }
 
-    /// Iterates over all values of an extra column as floats, in row order. A value that a float cannot hold is
-    /// rounded.
-    pub(crate) fn extra_values(&self, extra: &ExtraField) -> impl Iterator<Item = f64> {
-        let dtype = extra.dtype;
-        self.extra_bytes(extra).map(move |bytes| dtype.to_f64(bytes))
-    }
-
     /// Iterates over all values of an extra column, in row order. Each slice begins with the value.
     pub(crate) fn extra_bytes(&self, extra: &ExtraField) -> impl Iterator<Item = &[u8]> {
         let (stride, offset) = (self.layout.stride(), extra.offset);
@@ -345,7 +321,7 @@ impl StepTable {
     /// Returns the ranges of the mapping's rows that this table or view shows.
     pub(in crate::table) fn ranges(&self) -> Vec<Range<u64>> {
         match &self.selection {
-            None if self.is_empty() => Vec::new(),
+            None if self.num_rows() == 0 => Vec::new(),
             None => std::iter::once(0..self.num_all_rows()).collect(),
             Some(selection) => selection.ranges().collect(),
         }
@@ -364,15 +340,6 @@ impl StepTable {
         if let Some(selection) = &self.selection {
             selection.map(positions);
         }
-    }
-
-    fn check_indices(&self, indices: &[u64]) -> Result<()> {
-        let len = self.num_rows();
-        if take::are_below(indices, len) {
-            return Ok(());
-        }
-        let index = indices.iter().copied().find(|&index| index >= len).unwrap_or_default();
-        Err(ErrorKind::IndexOutOfBounds { index: index.into(), len }.into())
     }
 }
 

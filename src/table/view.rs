@@ -1,7 +1,7 @@
 //! Views: some of a table's rows, selected by run and game phase, without a copy.
 
 use crate::archive::{Phase, Phases};
-use crate::error::{Error, ErrorKind, Location, Result};
+use crate::error::{Error, Result};
 use crate::step::{STEP_SIZE, Step};
 use crate::system::cancellation::CancellationToken;
 use crate::table::gather::take::TableRows;
@@ -35,9 +35,10 @@ impl StepTable {
     /// and takes about 20 bytes per range of consecutive rows. Finding them takes one pass over the table.
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`] for a condition on scores, engines or phases if the rows came from a file
-    /// without runs; [`ErrorKind::Query`] or [`ErrorKind::Io`] if the archive's runs can no longer be read;
-    /// [`ErrorKind::Cancelled`].
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for a condition on scores, engines or phases if the rows came
+    /// from a file without runs; [`ErrorKind::Query`](crate::ErrorKind::Query) or
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) if the archive's runs can no longer be read;
+    /// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
     pub fn filter(&self, filter: &RowFilter, cancel: &CancellationToken) -> Result<StepTable> {
         let RowFilter { min_score, max_score, engines, phases, run_ids } = filter;
         let sorted = |ids: &Vec<u32>| {
@@ -72,16 +73,6 @@ impl StepTable {
                 self.select(run, |step| wanted >> step.board.max_exp() & 1 == 1, cancel)?
             }
         };
-        Ok(self.of_selection(selection))
-    }
-
-    /// Returns a view of this whole table from ranges that another process described.
-    pub(in crate::table) fn with_selection(&self, pairs: &[[u64; 2]]) -> Result<StepTable> {
-        let selection = Selection::from_pairs(pairs, self.num_all_rows()).map_err(|found| {
-            let (location, what) = (Location::default(), "rows of a view");
-            let expected = format!("ascending ranges below {}", self.num_all_rows());
-            Error::from(ErrorKind::Decode { location, what, expected, found })
-        })?;
         Ok(self.of_selection(selection))
     }
 

@@ -5,7 +5,7 @@
 use crate::support::Games;
 use a2store::loader::Sampling;
 use a2store::query::no_params;
-use a2store::table::TokenType;
+use a2store::table::{HeldOut, TokenType};
 use a2store::{CancellationToken, LoaderOptions, MaterializeOptions};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -116,7 +116,7 @@ fn making_batches_allocates_nothing_after_the_first() {
     let query = games.archive.sql("SELECT * FROM steps", no_params()).unwrap();
     let options = MaterializeOptions::default().with_extra(["engine", "max_score"]);
     let table = query.materialize(&options, &(), &CancellationToken::new()).unwrap();
-    let (view, _) = table.split(0.3, 0).unwrap();
+    let (view, _) = table.split(&HeldOut::new("val", 0.3, 0).unwrap(), CancellationToken::never()).unwrap();
     let mut counted = 0;
     for table in [&table, &view] {
         for prefetch in [0, 1, 4] {

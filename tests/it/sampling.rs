@@ -3,7 +3,7 @@
 use crate::support::Games;
 use a2store::loader::{LoaderState, Sampling};
 use a2store::query::no_params;
-use a2store::table::RowFilter;
+use a2store::table::{HeldOut, RowFilter};
 use a2store::{Archive, CancellationToken, ErrorKind, Loader, LoaderOptions, MaterializeOptions, StepTable};
 use std::collections::{BTreeMap, HashMap};
 
@@ -258,7 +258,7 @@ fn views_and_loaded_tables_serve_the_same_rows() {
 fn states_have_at_most_512_bytes() {
     let games = Games::new();
     let table = table(&games.archive);
-    let (_, view) = table.split(0.5, 1).unwrap();
+    let (_, view) = table.split(&HeldOut::new("val", 0.5, 1).unwrap(), CancellationToken::never()).unwrap();
     let quotas = (0..500).map(|k| (format!("a stratum of the name {k}"), 1.0)).collect::<Vec<_>>();
     for sampling in every_sampling() {
         let options = LoaderOptions::default().with_sampling(sampling).with_seed(u64::MAX).with_epoch(u64::MAX);

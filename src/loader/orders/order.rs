@@ -2,9 +2,8 @@
 
 use crate::error::{Error, Result};
 use crate::loader::options::{LoaderOptions, Sampling};
-use crate::loader::orders::alias::AliasTable;
-use crate::loader::orders::draws::{Draws, scale};
-use crate::loader::orders::permutation::{LastPermutation, Permutation};
+use crate::loader::orders::draws::{AliasTable, Draws, scale};
+use crate::loader::orders::permutation::Permutation;
 use crate::loader::orders::strata::{Strata, StratifiedOrder};
 use crate::loader::orders::windowed::{self, WindowedOrder};
 use crate::system::cancellation::CancellationToken;
@@ -15,7 +14,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub(in crate::loader) enum SamplingPlan {
     Sequential,
-    Shuffled(Arc<LastPermutation>),
+    Shuffled,
     Windowed {
         /// The binary logarithm of the rows of a block.
         shift: u32,
@@ -44,7 +43,7 @@ impl SamplingPlan {
     ) -> Result<SamplingPlan> {
         Ok(match &options.sampling {
             Sampling::Sequential => SamplingPlan::Sequential,
-            Sampling::Shuffled => SamplingPlan::Shuffled(Arc::default()),
+            Sampling::Shuffled => SamplingPlan::Shuffled,
             Sampling::Windowed { window } => {
                 if *window == 0 {
                     return Err(Error::argument("window", "at least 1", window));
@@ -70,10 +69,9 @@ impl SamplingPlan {
             SamplingPlan::Windowed { shift } => Sampling::Windowed { window: windowed::BLOCKS << shift }.to_string(),
             SamplingPlan::Stratified(strata) => strata.name(),
             // Equal orders have equal options here, so the options are the name.
-            SamplingPlan::Sequential
-            | SamplingPlan::Shuffled(_)
-            | SamplingPlan::Uniform
-            | SamplingPlan::Weighted(_) => sampling.to_string(),
+            SamplingPlan::Sequential | SamplingPlan::Shuffled | SamplingPlan::Uniform | SamplingPlan::Weighted(_) => {
+                sampling.to_string()
+            }
         }
     }
 
@@ -81,7 +79,7 @@ impl SamplingPlan {
     pub(in crate::loader) fn order(&self, num_rows: u64, seed: u64, epoch: u64) -> Result<EpochOrder> {
         Ok(match self {
             SamplingPlan::Sequential => EpochOrder::Sequential,
-            SamplingPlan::Shuffled(last) => EpochOrder::Shuffled(last.keyed(num_rows, &[seed, epoch])?),
+            SamplingPlan::Shuffled => EpochOrder::Shuffled(Permutation::new(num_rows, seed, epoch)?),
             SamplingPlan::Windowed { shift } => {
                 EpochOrder::Windowed(Box::new(WindowedOrder::new(num_rows, *shift, seed, epoch)?))
             }

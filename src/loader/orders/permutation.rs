@@ -20,8 +20,7 @@
 
 use crate::error::{Error, Result};
 use crate::system::machine::filled;
-use smallvec::SmallVec;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// A permutation of `0..n`, one for each `(n, seed, epoch)`, the same on every machine.
 ///
@@ -36,7 +35,8 @@ use std::sync::{Arc, Mutex};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Permutation {
-    n: u64,
+    /// The length of the domain.
+    pub(in crate::loader) n: u64,
     /// The moduli of the left and the right half.
     a: u32,
     b: u32,
@@ -92,18 +92,6 @@ impl Permutation {
         }
         // `n` is at most 2^62, so `a` is at most 2^31, and `b` at most `a`.
         Ok(Permutation { n, a: a as u32, b: b as u32, keys, stored: None })
-    }
-
-    /// Returns the length of the domain.
-    #[must_use]
-    pub fn len(&self) -> u64 {
-        self.n
-    }
-
-    /// Returns whether the domain is empty.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.n == 0
     }
 
     /// Returns the value at a position; `None` from `n` on.
@@ -212,25 +200,6 @@ fn shuffled(n: u16, random: &mut blake3::OutputReader) -> Result<Vec<u16>> {
     Ok(values)
 }
 
-/// A cache of the last permutation, for repeated requests. Making a stored permutation takes longer than making
-/// a batch of it.
-#[derive(Debug, Default)]
-pub(in crate::loader) struct LastPermutation(Mutex<Option<(SmallVec<[u64; 4]>, Permutation)>>);
-
-impl LastPermutation {
-    /// Returns [`Permutation::keyed`], from the cache if possible.
-    pub(in crate::loader) fn keyed(&self, n: u64, key: &[u64]) -> Result<Permutation> {
-        // After a fork, a thread of the parent may hold the lock forever.
-        let Ok(mut last) = self.0.try_lock() else {
-            return Permutation::keyed(n, key);
-        };
-        match &*last {
-            Some((of, permutation)) if permutation.n == n && of[..] == *key => Ok(permutation.clone()),
-            _ => Ok(last.insert((SmallVec::from_slice(key), Permutation::keyed(n, key)?)).1.clone()),
-        }
-    }
-}
-
 /// Returns the hash `lowbias32`.
 #[inline(always)]
 fn hash(mut x: u32) -> u32 {
@@ -289,17 +258,6 @@ mod tests {
                 assert_eq!(permutation.get(start), Some(values[start as usize]));
             }
             assert_eq!(permutation.get(n), None);
-        }
-    }
-
-    #[test]
-    fn caches_only_the_last_permutation() {
-        let last = LastPermutation::default();
-        for (n, key) in [(10, [1, 2]), (10, [1, 2]), (11, [1, 2]), (10, [1, 3]), (70_000, [1, 3]), (10, [1, 3])] {
-            let (mut kept, mut made) = (vec![0; n as usize], vec![0; n as usize]);
-            last.keyed(n, &key).unwrap().fill(0, &mut kept);
-            Permutation::keyed(n, &key).unwrap().fill(0, &mut made);
-            assert_eq!(kept, made);
         }
     }
 

@@ -6,7 +6,7 @@
 use crate::error::{Error, Result};
 use crate::loader::options::Sampling;
 use crate::loader::orders::extra_column::{check_at, extra_column};
-use crate::loader::orders::permutation::LastPermutation;
+use crate::loader::orders::permutation::Permutation;
 use crate::system::cancellation::CancellationToken;
 use crate::system::machine::reserve;
 use crate::table::StepTable;
@@ -19,8 +19,7 @@ const MAX_STRATA: usize = 4096;
 /// The maximum length of the cycle of whole numbers, and the approximate length of any other cycle.
 const CYCLE: u64 = 1 << 16;
 
-/// The rows of each stratum, and the cycle. They take four bytes per row, and two more in strata with stored
-/// permutations.
+/// The rows of each stratum, and the cycle. They take four bytes per row.
 #[derive(Debug)]
 pub(in crate::loader) struct Strata {
     /// The column of the strata; `None` for tables.
@@ -36,8 +35,6 @@ struct Stratum {
     rows: StratumRows,
     /// The number of occurrences in the cycle.
     quota: u64,
-    /// The order of its newest pass.
-    pass: LastPermutation,
 }
 
 /// The rows of a stratum.
@@ -84,7 +81,7 @@ impl Strata {
         let stratum = |((k, (num_rows, _)), quota): ((usize, &(u64, f64)), u64)| {
             let rows = StratumRows::Table(start..start + num_rows);
             start += num_rows;
-            Stratum { name: k.to_string(), rows, quota, pass: LastPermutation::default() }
+            Stratum { name: k.to_string(), rows, quota }
         };
         let cycle = cycle(&counts);
         let strata = tables.iter().enumerate().zip(counts).map(stratum).collect();
@@ -148,10 +145,7 @@ impl Strata {
         }
         let counts = checked_counts("quotas", &shares, num_rows > 0)?;
         let cycle = cycle(&counts);
-        let stratum = |(((_, rows), name), quota)| {
-            let rows = StratumRows::Listed(rows);
-            Stratum { name, rows, quota, pass: LastPermutation::default() }
-        };
+        let stratum = |(((_, rows), name), quota)| Stratum { name, rows: StratumRows::Listed(rows), quota };
         let strata = found.into_iter().zip(names).zip(counts).map(stratum).collect();
         Ok(Strata { column: Some(column.to_owned()), strata, cycle })
     }
@@ -225,12 +219,14 @@ fn cycle(counts: &[u64]) -> Vec<(u16, u32)> {
     cycle
 }
 
-/// The order of one epoch.
+/// The order of one epoch. It takes two bytes per row in strata with stored permutations.
 #[derive(Clone, Debug)]
 pub(in crate::loader) struct StratifiedOrder {
     strata: Arc<Strata>,
     seed: u64,
     epoch: u64,
+    /// The newest pass of each stratum, and its order.
+    newest: Vec<Option<(u64, Permutation)>>,
     /// For each stratum, the first requested place, the number of requested places, and their start in `buffer`.
     wanted: Vec<(u64, u64, usize)>,
     buffer: Vec<u64>,
@@ -238,8 +234,8 @@ pub(in crate::loader) struct StratifiedOrder {
 
 impl StratifiedOrder {
     pub(in crate::loader) fn new(strata: Arc<Strata>, seed: u64, epoch: u64) -> StratifiedOrder {
-        let wanted = vec![(0, 0, 0); strata.strata.len()];
-        StratifiedOrder { strata, seed, epoch, wanted, buffer: Vec::new() }
+        let (newest, wanted) = (vec![None; strata.strata.len()], vec![(0, 0, 0); strata.strata.len()]);
+        StratifiedOrder { strata, seed, epoch, newest, wanted, buffer: Vec::new() }
     }
 
     pub(in crate::loader) fn fill(&mut self, start: u64, out: &mut [u64]) -> Result<()> {
@@ -277,7 +273,11 @@ impl StratifiedOrder {
             while !wanted.is_empty() {
                 // Each pass has every row once; the next pass has another order.
                 let (pass, from) = (place / num_rows, place % num_rows);
-                let permutation = stratum.pass.keyed(num_rows, &[self.seed, self.epoch, k as u64, pass])?;
+                let order = match self.newest[k].take().filter(|(newest, _)| *newest == pass) {
+                    Some(order) => order,
+                    None => (pass, Permutation::keyed(num_rows, &[self.seed, self.epoch, k as u64, pass])?),
+                };
+                let (_, permutation) = self.newest[k].insert(order);
                 let now = wanted.len().min((num_rows - from) as usize);
                 let (part, later) = wanted.split_at_mut(now);
                 permutation.fill(from, part);

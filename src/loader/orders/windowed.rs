@@ -40,7 +40,7 @@ impl WindowedOrder {
     }
 
     fn last_window(&self) -> u64 {
-        self.blocks.len().div_ceil(BLOCKS).saturating_sub(1)
+        self.blocks.n.div_ceil(BLOCKS).saturating_sub(1)
     }
 
     /// Returns the number of the window at a position, its first position, and its number of rows.
@@ -54,10 +54,10 @@ impl WindowedOrder {
 
     /// Returns the first row of each block of a window; none for a window after the last.
     fn blocks_of(&self, window: u64) -> Vec<u64> {
-        let end = self.blocks.len().min((window + 1) * BLOCKS);
+        let end = self.blocks.n.min((window + 1) * BLOCKS);
         let whole = (window * BLOCKS..end).filter_map(|place| self.blocks.get(place));
-        let has_rest = window == self.last_window() && self.blocks.len() << self.shift < self.num_rows;
-        let rest = has_rest.then(|| self.blocks.len());
+        let has_rest = window == self.last_window() && self.blocks.n << self.shift < self.num_rows;
+        let rest = has_rest.then(|| self.blocks.n);
         whole.chain(rest).map(|block| block << self.shift).collect()
     }
 

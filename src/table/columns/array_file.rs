@@ -3,11 +3,10 @@
 use crate::error::{Error, Result};
 use crate::format::npy::NpyMatrix;
 use crate::format::{header_error, numbered_files, open_file, read_json};
-use crate::table::columns::attached::ValueShard;
+use crate::table::columns::attached::{AttachedColumn, Places, ValueShard};
 use crate::table::columns::step_keys::StepKeys;
-use crate::table::files::file_identity::FileIdentity;
 use crate::table::rows::element::ElementType;
-use crate::table::rows::memory::FrozenRegion;
+use crate::table::rows::memory::{FileIdentity, FrozenRegion};
 use serde::Deserialize;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -61,14 +60,6 @@ impl ArrayFiles {
         &self.0[0].identity.path
     }
 
-    pub(in crate::table) fn dtype(&self) -> ElementType {
-        self.0[0].dtype
-    }
-
-    pub(in crate::table) fn values_per_row(&self) -> usize {
-        self.0[0].values_per_row
-    }
-
     /// Returns an error unless the array has one row per key. With as many files as the keys have, each file must have
     /// one row per key of its counterpart.
     pub(in crate::table) fn check_rows(&self, keys: &StepKeys) -> Result<()> {
@@ -89,15 +80,17 @@ impl ArrayFiles {
         Err(header_error("rows of the array", expected, format!("{num_rows} in {num_files}"), self.path()))
     }
 
-    /// Maps the values.
-    pub(in crate::table) fn map(&self) -> Result<Vec<ValueShard>> {
+    /// Maps the values as a column of a table whose rows have these places.
+    pub(in crate::table) fn column(&self, name: &str, places: Places) -> Result<AttachedColumn> {
         let mut first_row = 0;
         let shard = |file: &ArrayFile| {
             let shard = ValueShard { first_row, values: file.map()? };
             first_row += file.num_rows;
             Ok(shard)
         };
-        self.0.iter().map(shard).collect()
+        let values = self.0.iter().map(shard).collect::<Result<_>>()?;
+        let ArrayFile { dtype, values_per_row, .. } = self.0[0];
+        Ok(AttachedColumn { name: name.into(), dtype, values_per_row, values, places })
     }
 }
 
@@ -137,9 +130,12 @@ impl ArrayFile {
 /// Returns the type of an array's values, which a description may declare. The description must match the
 /// array.
 fn declared(path: &Path, of_numpy: ElementType, values_per_row: u64) -> Result<ElementType> {
-    let Some((file, description)) = Description::beside(path)? else {
+    let file = description_of(path);
+    let expected = "an object whose D is an integer, dtype and dtype_bits names";
+    let description = read_json::<Description>(&file, MAX_DESCRIPTION, "description of an array", expected)?;
+    let Some(description) = description else {
         if of_numpy == ElementType::UInt16 && has_tag(path, &["bf16"]) {
-            let expected = format!("a description that declares bf16, {}", description_of(path).display());
+            let expected = format!("a description that declares bf16, {}", file.display());
             return Err(header_error("type of the values", expected, "none".into(), path));
         }
         return Ok(of_numpy);
@@ -182,15 +178,5 @@ fn description_of(path: &Path) -> PathBuf {
     match has_tag(path, &["bf16", "f16", "f32", "fp16", "fp32"]) {
         true => path.with_extension("").with_extension("json"),
         false => path.with_extension("json"),
-    }
-}
-
-impl Description {
-    /// Reads the description of an array, if it has one, and returns it with its path.
-    fn beside(path: &Path) -> Result<Option<(PathBuf, Description)>> {
-        let path = description_of(path);
-        let expected = "an object whose D is an integer, dtype and dtype_bits names";
-        let description = read_json(&path, MAX_DESCRIPTION, "description of an array", expected)?;
-        Ok(description.map(|description| (path, description)))
     }
 }

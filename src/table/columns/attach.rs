@@ -10,7 +10,7 @@ use crate::system::progress::{Progress, Unit};
 use crate::system::publish::parent;
 use crate::system::workers;
 use crate::table::columns::array_file::ArrayFiles;
-use crate::table::columns::attached::{AttachedColumn, NO_PLACE, Places};
+use crate::table::columns::attached::{NO_PLACE, Places};
 use crate::table::columns::step_keys::{StepKey, StepKeys, key_of};
 use crate::table::files::file::absolute;
 use crate::table::rows::memory::Region;
@@ -81,13 +81,7 @@ impl StepTable {
         let keys = StepKeys::open(&steps, cancel)?;
         array.check_rows(&keys)?;
         let places = self.places(name, array.path(), &keys, progress, cancel)?;
-        self.with_column(AttachedColumn {
-            name: name.into(),
-            dtype: array.dtype(),
-            values_per_row: array.values_per_row(),
-            values: array.map()?.into(),
-            places,
-        })
+        self.with_column(array.column(name, places)?)
     }
 
     /// Returns an error if a new column cannot have this name.

@@ -64,18 +64,6 @@ impl AttachedColumn {
         &self.name
     }
 
-    /// Returns the type of the values.
-    #[must_use]
-    pub fn dtype(&self) -> ElementType {
-        self.dtype
-    }
-
-    /// Returns the number of values per row.
-    #[must_use]
-    pub fn values_per_row(&self) -> usize {
-        self.values_per_row
-    }
-
     /// Returns whether each of these rows of the table has values.
     pub(in crate::table) fn covers(&self, rows: Range<u64>) -> bool {
         let Some(num_values) = self.num_values() else { return false };

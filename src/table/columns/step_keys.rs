@@ -3,7 +3,7 @@
 //! The keys come from NumPy files, and are in memory, eight bytes each. The index takes four bytes per row.
 
 use crate::board::Board;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::format::npy::{NpyField, NpyHeader};
 use crate::format::{FileBytes, header_error, step_files_in};
 use crate::system::cancellation::CancellationToken;
@@ -36,11 +36,6 @@ pub(in crate::table) struct KeyIndex<'a> {
     rows: Vec<u32>,
 }
 
-/// The names of a run id, of a step index, of which a key has one, and of a board.
-pub(in crate::table) const RUN_ID: &str = "run_id";
-pub(in crate::table) const STEPS: [&str; 2] = ["step_idx", "step_index"];
-pub(in crate::table) const BOARD: &str = "board";
-
 /// Keys that are read between two cancellation checks.
 const CHUNK: usize = 1 << 20;
 
@@ -70,13 +65,14 @@ impl StepKeys {
             (field.values == 1).then_some((dtype, field.offset))
         };
         let find = |names: &[&str]| header.fields.iter().find(|field| names.contains(&&*field.name));
-        let (run_id, step) = (find(&[RUN_ID]).and_then(integers), find(&STEPS).and_then(integers));
+        let run_id = find(&["run_id"]).and_then(integers);
+        let step = find(&["step_idx", "step_index"]).and_then(integers);
         let (Some(run_id), Some(step)) = (run_id, step) else {
             let found = NpyField::shown(&header.fields);
             return Err(header_error("fields of a key", "integers run_id and step_idx or step_index", found, &path));
         };
         let exps = find(&["exps"]).filter(|field| (&*field.dtype, field.values) == ("|u1", 16));
-        let packed = find(&[BOARD]).and_then(integers).filter(|(dtype, _)| dtype.width() == 8);
+        let packed = find(&["board"]).and_then(integers).filter(|(dtype, _)| dtype.width() == 8);
         let rows = bytes.get(header.len as usize..).unwrap_or_default();
         for rows in rows.chunks(CHUNK * header.stride) {
             cancel.check()?;
@@ -131,7 +127,8 @@ impl StepKeys {
     /// Returns an index of the keys.
     ///
     /// # Errors
-    /// [`ErrorKind::Column`] with both rows if two rows have the same step; [`ErrorKind::Cancelled`].
+    /// [`ErrorKind::Column`](crate::ErrorKind::Column) with both rows if two rows have the same step;
+    /// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
     pub(in crate::table) fn index(&self, cancel: &CancellationToken) -> Result<KeyIndex<'_>> {
         let keys = &self.keys[..];
         let mut rows: Vec<u32> = Vec::new();
@@ -141,22 +138,12 @@ impl StepKeys {
         workers::shared()?.install(|| rows.par_sort_unstable_by_key(|&row| (keys[row as usize], row)));
         cancel.check()?;
         if let Some([first, second]) = rows.array_windows().find(|[a, b]| keys[*a as usize] == keys[*b as usize]) {
-            return Err(self.twice(*first as usize, *second as usize));
+            let key = keys[*first as usize];
+            let found = format!("run {}, step {} in row {first} too", key >> 32, key as u32);
+            let error = Error::column("run_id", Some(u64::from(*second)), "each step of each run once", found);
+            return Err(error.with_path(self.path()));
         }
         Ok(KeyIndex { keys, rows })
-    }
-
-    #[cold]
-    fn twice(&self, first: usize, second: usize) -> Error {
-        let key = self.keys[first];
-        ErrorKind::Column {
-            path: Some(self.path().to_owned()),
-            column: RUN_ID.into(),
-            row: Some(second as u64),
-            expected: "each step of each run once".into(),
-            found: format!("run {}, step {} in row {first} too", key >> 32, key as u32),
-        }
-        .into()
     }
 }
 
@@ -178,6 +165,7 @@ impl KeyIndex<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
     use crate::format::npy::header;
     use proptest::prelude::*;
     use std::collections::HashMap;

@@ -5,19 +5,17 @@ use crate::error::{Error, ErrorKind, Location, Result};
 use crate::format::open_file;
 use crate::system::cancellation::CancellationToken;
 use crate::system::progress::{Progress, Unit};
-use crate::system::publish::{Staged, parent};
-use crate::table::files::file_identity::FileIdentity;
-use crate::table::files::footer::{TableMeta, damaged, footer, read_footer};
+use crate::table::files::footer::{TableMeta, damaged, read_footer};
 use crate::table::files::npy::{self, NpyHeader};
 use crate::table::files::region_location::RegionLocation;
 use crate::table::rows::fingerprint::Fingerprint;
 use crate::table::rows::layout::RowLayout;
-use crate::table::rows::memory::{FrozenRegion, Region, check_memory, memory_limit};
+use crate::table::rows::memory::{FileIdentity, FrozenRegion, Region, check_memory, memory_limit};
+use crate::table::rows::row_output::RowFile;
 use crate::table::rows::runs::{Origin, Runs};
 use crate::table::rows::threads::in_parts;
 use crate::table::step_table::StepTable;
 use std::fs::File;
-use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -37,29 +35,19 @@ impl StepTable {
     /// [`ErrorKind::Io`] and [`ErrorKind::Cancelled`]. After an error no file is left.
     pub fn save(&self, path: impl AsRef<Path>, progress: &dyn Progress, cancel: &CancellationToken) -> Result<()> {
         let path = path.as_ref();
-        let io = |error| Error::io(path, error);
         // Reading the archive's runs may fail, so it comes before all other work.
-        let facts = self.runs.facts()?;
-        let mut staged = Staged::new(parent(path))?;
-        let header = npy::header(&self.layout, self.num_rows())?;
-        staged.write_all(&header).map_err(io)?;
+        self.runs.facts()?;
+        let mut file = RowFile::create(path, &self.layout)?;
         progress.begin("save", Unit::Bytes, self.num_bytes());
-        let written = self.write_rows(progress, cancel, |bytes| staged.write_all(bytes).map_err(io));
+        let written = self.write_rows(&mut file, progress, cancel);
         progress.end();
-        let (num_rows, start, fingerprint) = (self.num_rows(), header.len() as u64, self.fingerprint());
-        let footer = footer(num_rows, start, &self.layout, fingerprint, &self.runs, facts.as_deref(), Some(written?))?;
-        staged.write_all(&footer).map_err(io)?;
-        staged.replace(path)
+        written?;
+        file.finish(&self.layout, &self.runs, self.fingerprint())
     }
 
-    /// Passes all rows to `write` and returns their checksum.
-    fn write_rows(
-        &self,
-        progress: &dyn Progress,
-        cancel: &CancellationToken,
-        mut write: impl FnMut(&[u8]) -> Result<()>,
-    ) -> Result<u32> {
-        let (stride, mut crc) = (self.layout.stride(), 0);
+    /// Appends all rows to a file.
+    fn write_rows(&self, file: &mut RowFile, progress: &dyn Progress, cancel: &CancellationToken) -> Result<()> {
+        let stride = self.layout.stride();
         let at_once = CHUNK / stride;
         let (mut buffer, mut positions) = (vec![0; at_once * stride], Vec::new());
         for start in (0..self.num_rows()).step_by(at_once) {
@@ -67,11 +55,10 @@ impl StepTable {
             let end = self.num_rows().min(start + at_once as u64);
             let rows = &mut buffer[..(end - start) as usize * stride];
             self.copy_rows(start..end, &mut positions, rows)?;
-            crc = crc32c::crc32c_append(crc, rows);
+            file.append(rows)?;
             progress.advance(rows.len() as u64);
-            write(rows)?;
         }
-        Ok(crc)
+        Ok(())
     }
 
     /// Reads a table from a `.npy` file. A file of [`save`](StepTable::save) keeps its fingerprint. `memory_limit` is
@@ -92,7 +79,7 @@ impl StepTable {
     ) -> Result<StepTable> {
         let path = absolute(path.as_ref())?;
         let source = TableFile::open(&path)?;
-        let needed = source.num_rows.saturating_mul(source.layout.stride() as u64);
+        let needed = source.header.num_rows.saturating_mul(source.layout.stride() as u64);
         check_memory(needed, self::memory_limit(memory_limit))?;
         progress.begin("load", Unit::Bytes, source.rows_len());
         let rows = source.read_rows(progress, cancel);
@@ -120,20 +107,21 @@ impl StepTable {
         }
         let len = source.rows_len() as usize;
         let identity = FileIdentity::of(path, &source.file)?;
-        let region = FrozenRegion::of_file(&source.file, source.rows_offset, len, identity)?;
+        let region = FrozenRegion::of_file(&source.file, source.header.len, len, identity)?;
         source.into_table(region, known, CancellationToken::never())
     }
 
     /// Opens the table in shared memory.
     pub(in crate::table) fn of_memory(location: &RegionLocation) -> Result<StepTable> {
         let path = location.path();
-        let footer = read_footer(&location.open()?, path)?;
-        let (meta, footer) = footer.ok_or_else(|| damaged(path, "a footer", "none"))?;
+        let meta = read_footer(&location.open()?, path)?;
+        let meta = meta.ok_or_else(|| damaged(path, "a footer", "none"))?;
         let rows = location.map()?;
-        if footer.rows_len != rows.bytes().len() as u64 {
-            return Err(damaged(path, &format!("{} bytes of rows", footer.rows_len), &rows.bytes().len().to_string()));
+        let (expected, found) = (meta.num_rows * meta.layout.stride() as u64, rows.bytes().len() as u64);
+        if found != expected {
+            return Err(damaged(path, &format!("{expected} bytes of rows"), &found.to_string()));
         }
-        let runs = Runs::of_bytes(meta.phases, meta.origin, footer.runs, path);
+        let runs = Runs::of_bytes(meta.phases, meta.origin, meta.runs, path);
         StepTable::new(rows, meta.layout, meta.fingerprint, runs)
     }
 }
@@ -142,13 +130,11 @@ impl StepTable {
 struct TableFile<'a> {
     path: &'a Path,
     file: File,
-    num_rows: u64,
-    rows_offset: u64,
+    header: NpyHeader,
     layout: RowLayout,
     /// The conversion of the file's rows, if their layout differs.
     conversion: Option<npy::Conversion>,
     meta: Option<TableMeta>,
-    runs: Vec<u8>,
 }
 
 impl<'a> TableFile<'a> {
@@ -163,18 +149,15 @@ impl<'a> TableFile<'a> {
             let found = format!("a file of {size} bytes");
             return Err(Error::decode(rows_offset, "rows", expected, found).with_path(path));
         };
-        let (layout, conversion, meta, runs) = match read_footer(&file, path)? {
-            Some((meta, footer)) => {
-                let found = (footer.rows_offset, footer.rows_len, meta.num_rows, meta.layout.stride());
-                let expected = (rows_offset, end - rows_offset, num_rows, header.stride);
+        let (layout, conversion, meta) = match read_footer(&file, path)? {
+            Some(meta) => {
+                let found = (meta.rows_offset, meta.num_rows, meta.layout.stride());
+                let expected = (rows_offset, num_rows, header.stride);
                 if found != expected || !header.is_of(&meta.layout) {
-                    return Err(damaged(
-                        path,
-                        &format!("rows as the header says, {expected:?}"),
-                        &format!("{found:?}"),
-                    ));
+                    let expected = format!("rows as the header says, {expected:?}");
+                    return Err(damaged(path, &expected, &format!("{found:?}")));
                 }
-                (meta.layout.clone(), None, Some(meta), footer.runs)
+                (meta.layout.clone(), None, Some(meta))
             }
             // NumPy writes nothing after the rows, so the extra bytes were a footer.
             None if size > end => {
@@ -183,34 +166,30 @@ impl<'a> TableFile<'a> {
             }
             None => {
                 let (layout, conversion) = header.layout().map_err(|error| error.with_path(path))?;
-                (layout, conversion, None, Vec::new())
+                (layout, conversion, None)
             }
         };
-        Ok(TableFile { path, file, num_rows, rows_offset, layout, conversion, meta, runs })
+        Ok(TableFile { path, file, header, layout, conversion, meta })
     }
 
-    /// Returns the stride of the file's rows.
-    fn stride(&self) -> usize {
-        self.conversion.as_ref().map_or(self.layout.stride(), |conversion| conversion.stride)
-    }
-
+    /// Returns the size of the file's rows in bytes.
     fn rows_len(&self) -> u64 {
-        self.num_rows * self.stride() as u64
+        self.header.num_rows * self.header.stride as u64
     }
 
     /// Reads all rows on all cores. Verifies their checksum if the file has a footer.
     fn read_rows(&self, progress: &dyn Progress, cancel: &CancellationToken) -> Result<FrozenRegion> {
         let stride = self.layout.stride();
-        let len = self.num_rows as usize * stride;
+        let len = self.header.num_rows as usize * stride;
         let mut region = Region::reserve(len as u64)?;
-        let rows_per_chunk = (CHUNK / self.stride()).max(1);
+        let rows_per_chunk = (CHUNK / self.header.stride).max(1);
         let chunks: Vec<_> = region.bytes_mut()[..len].chunks_mut(rows_per_chunk * stride).map(Mutex::new).collect();
         // Reads a chunk, and returns its checksum and length.
         let read_chunk = |number: usize| {
             // Each chunk is taken once, so its lock is free.
             let mut out = chunks[number].lock().unwrap_or_else(PoisonError::into_inner);
             let num_rows = out.len() / stride;
-            let offset = self.rows_offset + (number * rows_per_chunk * self.stride()) as u64;
+            let offset = self.header.len + (number * rows_per_chunk * self.header.stride) as u64;
             let read = |bytes: &mut [u8]| self.file.read_exact_at(bytes, offset).map_err(Error::from);
             match &self.conversion {
                 None => read(&mut out)?,
@@ -220,7 +199,7 @@ impl<'a> TableFile<'a> {
                     conversion.convert(&buffer, &mut out, (number * rows_per_chunk) as u64)?;
                 }
             }
-            progress.advance((num_rows * self.stride()) as u64);
+            progress.advance((num_rows * self.header.stride) as u64);
             Ok((crc32c::crc32c(&out), out.len()))
         };
         let sums = in_parts(chunks.len(), cancel, read_chunk).map_err(|error| error.with_path(self.path))?;
@@ -229,7 +208,7 @@ impl<'a> TableFile<'a> {
             let found = sums.into_iter().fold(0, |crc, (sum, len)| crc32c::crc32c_combine(crc, sum, len));
             if found != expected {
                 let location =
-                    Location { path: Some(self.path.into()), offset: Some(self.rows_offset), ..Location::default() };
+                    Location { path: Some(self.path.into()), offset: Some(self.header.len), ..Location::default() };
                 return Err(ErrorKind::Checksum { location, what: "the rows", expected, found }.into());
             }
         }
@@ -243,16 +222,19 @@ impl<'a> TableFile<'a> {
         known: Option<&Fingerprint>,
         cancel: &CancellationToken,
     ) -> Result<StepTable> {
-        let (fingerprint, phases, origin) = match (self.meta, known) {
-            (Some(meta), _) => (meta.fingerprint, meta.phases, meta.origin),
-            (None, Some(known)) => (known.clone(), Some(Phases::default()), Origin::default()),
-            (None, None) => {
+        if let Some(meta) = self.meta {
+            let runs = Runs::of_bytes(meta.phases, meta.origin, meta.runs, self.path);
+            return StepTable::new(rows, self.layout, meta.fingerprint, runs);
+        }
+        let fingerprint = match known {
+            Some(known) => known.clone(),
+            None => {
                 npy::check_steps(rows.bytes(), &self.layout).map_err(|error| error.with_path(self.path))?;
-                let fingerprint = Fingerprint::of_rows(rows.bytes(), &self.layout, cancel)?;
-                (fingerprint, Some(Phases::default()), Origin::default())
+                Fingerprint::of_rows(rows.bytes(), &self.layout, cancel)?
             }
         };
-        StepTable::new(rows, self.layout, fingerprint, Runs::of_bytes(phases, origin, self.runs, self.path))
+        let runs = Runs::of_bytes(Some(Phases::default()), Origin::default(), Vec::new(), self.path);
+        StepTable::new(rows, self.layout, fingerprint, runs)
     }
 }
 

@@ -26,7 +26,7 @@ use std::path::Path;
 const MAGIC: &[u8; 8] = b"A2TABLE\x01";
 const FOOTER_LEN: usize = 40;
 
-/// The JSON of a footer.
+/// The content of a footer.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::table) struct TableMeta {
@@ -37,17 +37,16 @@ pub(in crate::table) struct TableMeta {
     pub(in crate::table) origin: Origin,
     /// CRC32C of the rows; `None` in shared memory.
     pub(in crate::table) rows_crc32c: Option<u32>,
-}
-
-/// The place of the rows in a file, and the bytes of its runs.
-pub(in crate::table) struct TableFooter {
+    /// The offset of the rows in the file, which follows the JSON.
+    #[serde(skip)]
     pub(in crate::table) rows_offset: u64,
-    pub(in crate::table) rows_len: u64,
+    /// The bytes of the runs, which follow the JSON.
+    #[serde(skip)]
     pub(in crate::table) runs: Vec<u8>,
 }
 
 /// Reads the footer after the rows; `None` if the file has no footer.
-pub(in crate::table) fn read_footer(file: &File, path: &Path) -> Result<Option<(TableMeta, TableFooter)>> {
+pub(in crate::table) fn read_footer(file: &File, path: &Path) -> Result<Option<TableMeta>> {
     let io = |error| Error::io(path, error);
     let size = file.metadata().map_err(io)?.len();
     let Some(at) = size.checked_sub(FOOTER_LEN as u64) else {
@@ -88,7 +87,7 @@ pub(in crate::table) fn read_footer(file: &File, path: &Path) -> Result<Option<(
         return Err(damaged(path, "rows before the footer", &format!("{rows_len} bytes from byte {rows_offset}")));
     }
     bytes.drain(..json_len as usize);
-    Ok(Some((meta, TableFooter { rows_offset, rows_len, runs: bytes })))
+    Ok(Some(TableMeta { rows_offset, runs: bytes, ..meta }))
 }
 
 /// Returns a footer as bytes. Shared memory has no checksum of the rows.
@@ -108,14 +107,15 @@ pub(in crate::table) fn footer(
         phases: runs.phases,
         origin: runs.origin.clone(),
         rows_crc32c,
+        rows_offset,
+        runs: facts.map(RunFacts::to_bytes).unwrap_or_default(),
     };
     let json = serde_json::to_vec(&meta).map_err(Error::other)?;
-    let runs = facts.map(RunFacts::to_bytes).unwrap_or_default();
-    let mut bytes = [json.as_slice(), &runs].concat();
+    let mut bytes = [&json[..], &meta.runs].concat();
     bytes.extend(rows_offset.to_le_bytes());
     bytes.extend((num_rows * layout.stride() as u64).to_le_bytes());
     bytes.extend((json.len() as u32).to_le_bytes());
-    bytes.extend((runs.len() as u32).to_le_bytes());
+    bytes.extend((meta.runs.len() as u32).to_le_bytes());
     bytes.extend(crc32c::crc32c(&bytes).to_le_bytes());
     bytes.extend([0; 4]);
     bytes.extend(MAGIC);

@@ -15,6 +15,7 @@ use crate::table::files::footer::footer;
 use crate::table::files::region_location::RegionLocation;
 use crate::table::rows::element::ElementType;
 use crate::table::rows::fingerprint::Fingerprint;
+use crate::table::rows::selection::Selection;
 use crate::table::step_table::StepTable;
 use std::sync::Arc;
 
@@ -63,8 +64,8 @@ impl StepTable {
             };
             Ok(ColumnHandle {
                 name: column.name().to_owned(),
-                dtype: column.dtype(),
-                values_per_row: column.values_per_row(),
+                dtype: column.dtype,
+                values_per_row: column.values_per_row,
                 values: column.values.iter().map(value).collect::<Result<_>>()?,
                 shift,
                 places,
@@ -92,10 +93,11 @@ impl StepTable {
     /// [`ErrorKind::Io`] if no process holds the table any more, or a file is missing; [`ErrorKind::Damaged`]
     /// if something else is in its place; [`ErrorKind::Decode`] for bytes that are no handle.
     pub fn from_handle(handle: &[u8]) -> Result<StepTable> {
+        let decode = |what, expected: String, found: String| {
+            Error::from(ErrorKind::Decode { location: Location::default(), what, expected, found })
+        };
         let handle: TableHandle = serde_json::from_slice(handle).map_err(|error| {
-            let (location, what) = (Location::default(), "handle of a table");
-            let (expected, found) = ("the result of StepTable::handle".into(), error.to_string());
-            Error::from(ErrorKind::Decode { location, what, expected, found })
+            decode("handle of a table", "the result of StepTable::handle".into(), error.to_string())
         })?;
         let mut table = match handle.rows.is_memory() {
             true => StepTable::of_memory(&handle.rows)?,
@@ -107,10 +109,11 @@ impl StepTable {
         for column in &handle.attached {
             table = table.with_column(column.open(table.num_all_rows(), handle.selection.as_deref())?)?;
         }
-        match &handle.selection {
-            None => Ok(table),
-            Some(pairs) => table.with_selection(pairs),
-        }
+        let Some(pairs) = &handle.selection else { return Ok(table) };
+        let num_rows = table.num_all_rows();
+        let selection = Selection::from_pairs(pairs, num_rows);
+        let expected = || format!("ascending ranges below {num_rows}");
+        Ok(table.of_selection(selection.map_err(|found| decode("rows of a view", expected(), found))?))
     }
 }
 

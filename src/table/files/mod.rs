@@ -2,12 +2,10 @@
 //!
 //! | file | owns |
 //! | --- | --- |
-//! | `file_identity.rs` | the identity of a mapped file |
 //! | `npy.rs`, `footer.rs`, `file.rs` | tables in `.npy` files |
 //! | `shared_memory.rs`, `region_location.rs`, `handle.rs` | one copy of a table for many processes |
 
 pub(in crate::table) mod file;
-pub(in crate::table) mod file_identity;
 pub(in crate::table) mod footer;
 pub(in crate::table) mod handle;
 pub(in crate::table) mod npy;

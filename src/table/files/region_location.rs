@@ -2,9 +2,9 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{open_file, open_regular};
-use crate::table::files::file_identity::FileIdentity;
+use crate::table::files::footer::damaged;
 use crate::table::files::shared_memory::{is_sealed, map_shared, move_to_file};
-use crate::table::rows::memory::{Backing, FrozenRegion};
+use crate::table::rows::memory::{Backing, FileIdentity, FrozenRegion};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io;
@@ -77,10 +77,16 @@ impl RegionLocation {
             true => open_regular(self.path()).map_err(|error| self.gone(&error))?,
             false => open_file(self.path())?,
         };
-        self.file.check("the file of a shared table", &FileIdentity::of(self.path(), &file)?)?;
+        let found = FileIdentity::of(self.path(), &file)?;
+        if found != self.file {
+            let text = |file: &FileIdentity| {
+                format!("{} bytes, inode {}, modified at {} ns", file.num_bytes, file.inode, file.modified_ns)
+            };
+            let (what, expected, found) = ("the file of a shared table", text(&self.file), text(&found));
+            return Err(ErrorKind::Damaged { path: self.path().clone(), what, expected, found }.into());
+        }
         if self.is_memory && !is_sealed(&file) {
-            let (expected, found) = ("sealed memory".into(), "a file that may change".into());
-            return Err(ErrorKind::Damaged { path: self.path().clone(), what: "table", expected, found }.into());
+            return Err(damaged(self.path(), "sealed memory", "a file that may change"));
         }
         Ok(file)
     }

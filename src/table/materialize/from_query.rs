@@ -78,7 +78,7 @@ impl Query {
             Some(_) => (categories_of(&needed, extra, cancel)?, wide_columns_of(&needed, extra, cancel)?),
             None => (Vec::new(), WideColumns::default()),
         };
-        let table = wide.or_more(|columns| {
+        let mut table = wide.or_more(|columns| {
             let writer = RowWriter::new(&needed.schema(), extra, options.chosen_ev, columns)?;
             writer.preset_categories(&categories)?;
             let shard = shard.as_ref().map(|(_, pieces)| pieces.as_slice());
@@ -86,10 +86,7 @@ impl Query {
                 Materializer { query: &needed, writer: &writer, limits: needed.limits(), shard, progress, cancel };
             materializer.run(options).map_err(|error| self.archive().blame(error))
         })?;
-        let table = match shard {
-            Some((shard, _)) => table.with_shard(shard),
-            None => table,
-        };
+        table.shard = shard.map(|(shard, _)| shard);
         info!(
             target: "a2store::table",
             rows = table.num_rows(),
@@ -185,7 +182,7 @@ impl Materializer<'_> {
         let file = options.path.as_deref().map(create).transpose()?;
         let is_in_memory = file.is_none();
         let output = |num_rows: u64| match file {
-            Some(file) => Ok(RowOutput::File(file)),
+            Some(file) => Ok(RowOutput::File(file, blake3::Hasher::new())),
             None => RowMemory::up_to(num_rows.saturating_mul(self.stride() as u64), limit).map(RowOutput::Memory),
         };
         let is_sorted = execution.rows.has_order();

@@ -5,17 +5,20 @@ mod tests;
 
 use crate::error::{Error, Result};
 use crate::format::{
-    Container, PackReader, ReadRun, RunInput, RunSource, Session, SourceFormat, each_window, runs_of_pack,
+    Container, PackReader, ReadRun, RunInput, RunSource, Session, SourceFormat, WideStep, each_window, runs_of_pack,
 };
+use crate::run::Run;
 use crate::system::cancellation::CancellationToken;
 use crate::system::progress::Progress;
 use crate::table::materialize::materialize_options::ChosenEv;
-use crate::table::materialize::run_rows::RunRows;
+use crate::table::rows::layout::RowLayout;
 use crate::table::rows::memory::memory_limit;
 use crate::table::rows::row_output::RowMemory;
-use crate::table::rows::wide::WideColumns;
+use crate::table::rows::runs::{RunFacts, Runs};
+use crate::table::rows::wide::{WideColumns, WideOffsets};
 use crate::table::step_table::StepTable;
 use derive_setters::Setters;
+use rayon::prelude::*;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -129,8 +132,13 @@ impl StepTable {
         cancel: &CancellationToken,
     ) -> Result<StepTable> {
         WideColumns::default().or_more(|columns| {
-            let memory = RowMemory::up_to(u64::MAX, memory_limit(options.memory_limit))?;
-            let mut rows = RunRows::new(columns, options.chosen_ev, memory);
+            let mut rows = RunRows {
+                columns,
+                layout: RowLayout::new(columns.fields().collect()),
+                chosen_ev: options.chosen_ev,
+                memory: RowMemory::up_to(u64::MAX, memory_limit(options.memory_limit))?,
+                facts: RunFacts::default(),
+            };
             let mut next = 0_u32;
             let FromRunsOptions { workers, skip_errors, .. } = *options;
             let errors = each_window(source, workers, false, skip_errors, progress, cancel, |window| {
@@ -149,9 +157,51 @@ impl StepTable {
                 }
                 rows.append(&wanted)
             })?;
-            let mut table = rows.into_table(cancel)?;
+            let mut table = rows.memory.into_table(rows.layout, Runs::of_facts(rows.facts), None, cancel)?;
             table.errors = errors.into();
             Ok(table)
+        })
+    }
+}
+
+/// A table that is filled run by run.
+struct RunRows {
+    columns: WideColumns,
+    layout: RowLayout,
+    chosen_ev: ChosenEv,
+    memory: RowMemory,
+    facts: RunFacts,
+}
+
+impl RunRows {
+    /// Appends the steps of runs with ascending ids. The threads of the current pool write them.
+    fn append(&mut self, runs: &[(u32, Run)]) -> Result<()> {
+        let (stride, offsets) = (self.layout.stride(), WideOffsets::of(&self.layout));
+        let mut num_steps = 0;
+        for (run_id, run) in runs {
+            self.columns.check(run)?;
+            num_steps += run.num_steps();
+            self.facts.push(*run_id, run.meta().max_score, run.game(), run.meta().engine.clone());
+        }
+        let mut rest = self.memory.extend(num_steps.saturating_mul(stride))?;
+        let mut parts = Vec::with_capacity(runs.len());
+        for (run_id, run) in runs {
+            let (rows, after) = rest.split_at_mut(run.num_steps() * stride);
+            parts.push((*run_id, run, rows));
+            rest = after;
+        }
+        let chosen_ev = self.chosen_ev;
+        parts.into_par_iter().try_for_each(|(run_id, run, rows)| {
+            rows.chunks_exact_mut(stride).zip(run.steps()).try_for_each(|(row, step)| {
+                let mut step = WideStep::from_step(run_id.into(), &step)?;
+                let chosen = step.step.ev_values.get_mut(usize::from(step.step.chosen));
+                // A step without values has four NaNs.
+                if let (ChosenEv::One, Some(value)) = (chosen_ev, chosen.filter(|value| !value.is_nan())) {
+                    *value = 1.0;
+                }
+                offsets.write(&step, row);
+                Ok(())
+            })
         })
     }
 }

@@ -5,7 +5,7 @@
 //! | `materialize_options.rs`, `chosen_columns.rs` | the options of a query run; the columns that its rows get |
 //! | `from_query.rs` | running a query into a table on all cores |
 //! | `shard.rs`, `pieces.rs` | the rows of a query that one of several ranks copies |
-//! | `run_rows.rs`, `from_runs.rs` | run files → a table, without an archive |
+//! | `from_runs.rs` | run files → a table, without an archive |
 
 pub(in crate::table) mod chosen_columns;
 #[cfg(feature = "sql")]
@@ -14,5 +14,4 @@ pub(in crate::table) mod from_runs;
 pub(in crate::table) mod materialize_options;
 #[cfg(feature = "sql")]
 pub(in crate::table) mod pieces;
-pub(in crate::table) mod run_rows;
 pub(in crate::table) mod shard;

@@ -17,7 +17,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::table) struct Piece {
     pub(in crate::table) partition: usize,
-    /// The rows, ascending. The last end is an upper bound if the number of rows is not known in advance.
+    /// The rows, ascending.
     pub(in crate::table) rows: Vec<Range<u64>>,
     /// Whether they reach to the end of the partition.
     pub(in crate::table) to_end: bool,

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::system::workers;
 use crate::table::rows::layout::RowLayout;
 use arrow::array::{Array, ArrayRef, AsArray, StringArray};
-use arrow::compute::{CastOptions, cast, cast_with_options};
+use arrow::compute::cast;
 use arrow::datatypes::{ArrowNativeType, DataType, Int32Type};
 use rayon::prelude::*;
 use std::collections::HashMap;
@@ -37,7 +37,7 @@ impl Categories {
     /// Returns the codes of a batch's strings.
     pub(in crate::table) fn encode(&self, column: &str, array: &ArrayRef) -> Result<Vec<i16>> {
         let dictionary = DataType::Dictionary(DataType::Int32.into(), DataType::Utf8.into());
-        let array = cast_with_options(array, &dictionary, &CastOptions::default()).map_err(std::io::Error::other)?;
+        let array = cast(array, &dictionary).map_err(std::io::Error::other)?;
         let array = array.as_dictionary::<Int32Type>();
         let (keys, values) = (array.keys(), array.values());
         let values = cast(values, &DataType::Utf8).map_err(std::io::Error::other)?;

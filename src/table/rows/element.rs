@@ -77,7 +77,7 @@ impl ElementType {
 
     /// Returns the value at the start of `bytes` as a float, rounded if a float cannot hold it. The bytes are
     /// little-endian.
-    pub(in crate::table) fn to_f64(self, bytes: &[u8]) -> f64 {
+    pub(crate) fn to_f64(self, bytes: &[u8]) -> f64 {
         fn read<T: bytemuck::AnyBitPattern>(bytes: &[u8]) -> T {
             bytemuck::pod_read_unaligned(&bytes[..size_of::<T>()])
         }

@@ -11,10 +11,10 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::system::machine::available_bytes;
 use crate::system::process::ProcessId;
-use crate::table::files::file_identity::FileIdentity;
 use memmap2::{Mmap, MmapMut, MmapOptions};
 use std::fs::File;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 /// The size of the requested large pages, in bytes.
@@ -45,6 +45,15 @@ pub(in crate::table) enum Backing {
     File(FileIdentity, u64),
 }
 
+/// The identity of a file. A file that replaces it has another identity.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(in crate::table) struct FileIdentity {
+    pub(in crate::table) path: PathBuf,
+    pub(in crate::table) num_bytes: u64,
+    pub(in crate::table) modified_ns: u128,
+    pub(in crate::table) inode: u64,
+}
+
 /// Returns the limit of a table's memory in bytes: the given one, or else the memory that the system has available.
 pub(in crate::table) fn memory_limit(limit: Option<u64>) -> u64 {
     limit.or_else(available_bytes).unwrap_or(u64::MAX)
@@ -58,6 +67,15 @@ pub(in crate::table) fn check_memory(needed: u64, limit: u64) -> Result<()> {
     match needed > limit || needed == u64::MAX {
         true => Err(ErrorKind::MemoryLimit { needed, limit }.into()),
         false => Ok(()),
+    }
+}
+
+impl FileIdentity {
+    pub(in crate::table) fn of(path: &Path, file: &File) -> Result<FileIdentity> {
+        let metadata = file.metadata().map_err(|error| Error::io(path, error))?;
+        let modified = metadata.modified().map_err(|error| Error::io(path, error))?;
+        let modified_ns = modified.duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_nanos();
+        Ok(FileIdentity { path: path.into(), num_bytes: metadata.len(), modified_ns, inode: metadata.ino() })
     }
 }
 
@@ -96,20 +114,16 @@ impl Region {
     }
 
     /// Releases the memory after the first `len` bytes and makes the rest read-only.
+    #[allow(unsafe_code)]
     pub(in crate::table) fn freeze(mut self, len: usize) -> Result<FrozenRegion> {
-        self.truncate(self.start + len.max(1))?;
+        let used = self.start + len.max(1);
+        if used < self.map.len() {
+            // SAFETY: the mapping is anonymous, so it cannot outgrow a file, and this function owns it, so nothing
+            // borrows from it.
+            unsafe { self.map.remap(used, memmap2::RemapOptions::new()) }?;
+        }
         let backing = Backing::Private(ProcessId::current(), Mutex::new(None));
         Ok(FrozenRegion { start: self.start, map: self.map.make_read_only()?, len, backing })
-    }
-
-    #[allow(unsafe_code)]
-    fn truncate(&mut self, len: usize) -> Result<()> {
-        if len < self.map.len() {
-            // SAFETY: the mapping is anonymous, so it cannot outgrow a file, and `&mut self` proves that
-            // nothing borrows from it.
-            unsafe { self.map.remap(len, memmap2::RemapOptions::new()) }?;
-        }
-        Ok(())
     }
 }
 
@@ -138,10 +152,6 @@ impl FrozenRegion {
         if end.is_none_or(|end| end > size) {
             let error = std::io::Error::new(std::io::ErrorKind::UnexpectedEof, format!("rows end beyond byte {size}"));
             return Err(with_path(error));
-        }
-        if len == 0 {
-            let map = MmapOptions::new().len(1).map_anon()?.make_read_only()?;
-            return Ok(FrozenRegion { map, start: 0, len: 0, backing: Backing::File(identity, offset) });
         }
         // SAFETY: the documentation of `StepTable::load` requires that the file does not change while it is
         // mapped. The rows are plain numbers, for which any bits are valid.

@@ -19,7 +19,8 @@ use std::path::{Path, PathBuf};
 #[allow(clippy::large_enum_variant)] // There is one value a table.
 pub(in crate::table) enum RowOutput {
     Memory(RowMemory),
-    File(RowFile),
+    /// A file, and the hash of its rows.
+    File(RowFile, blake3::Hasher),
 }
 
 /// Rows at the front of reserved memory.
@@ -38,7 +39,6 @@ pub(in crate::table) struct RowFile {
     start: usize,
     len: u64,
     crc: u32,
-    hasher: blake3::Hasher,
 }
 
 /// A change of all rows after the last one was written.
@@ -94,21 +94,20 @@ impl RowFile {
     pub(in crate::table) fn create(path: &Path, layout: &RowLayout) -> Result<RowFile> {
         let staged = Staged::new(parent(path))?;
         let start = npy::header(layout, u64::MAX)?.len();
-        Ok(RowFile { staged, path: path.to_owned(), start, len: 0, crc: 0, hasher: blake3::Hasher::new() })
+        Ok(RowFile { staged, path: path.to_owned(), start, len: 0, crc: 0 })
     }
 
-    fn append(&mut self, rows: &[u8]) -> Result<()> {
+    pub(in crate::table) fn append(&mut self, rows: &[u8]) -> Result<()> {
         let at = self.start as u64 + self.len;
         self.staged.file().write_all_at(rows, at).map_err(|error| Error::io(&self.path, error))?;
         self.crc = crc32c::crc32c_append(self.crc, rows);
-        self.hasher.update(rows);
         self.len += rows.len() as u64;
         Ok(())
     }
 
-    /// Changes the rows, and computes the sums of the rows again.
+    /// Changes the rows, and returns their hash.
     #[allow(unsafe_code)]
-    fn change(&mut self, change: FinalChange<'_>) -> Result<()> {
+    fn change(&mut self, change: FinalChange<'_>) -> Result<blake3::Hasher> {
         let file: &File = self.staged.file();
         let io = |error| Error::io(&self.path, error);
         // SAFETY: the file is new and has a staging name, so no other process uses it.
@@ -116,25 +115,21 @@ impl RowFile {
         let mut map = map.map_err(io)?;
         change(&mut map)?;
         self.crc = crc32c::crc32c(&map);
-        self.hasher = blake3::Hasher::new();
-        self.hasher.update(&map);
-        Ok(())
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&map);
+        Ok(hasher)
     }
 
-    fn into_table(mut self, layout: &RowLayout, runs: &Runs, change: Option<FinalChange<'_>>) -> Result<StepTable> {
-        if let Some(change) = change.filter(|_| self.len > 0) {
-            self.change(change)?;
-        }
+    /// Completes the file and gives it its name.
+    pub(in crate::table) fn finish(self, layout: &RowLayout, runs: &Runs, fingerprint: &Fingerprint) -> Result<()> {
         let num_rows = self.len / layout.stride() as u64;
         let header = npy::header(layout, num_rows)?;
-        let fingerprint = Fingerprint::of_hash(&self.hasher.finalize(), layout)?;
         let (start, facts) = (self.start as u64, runs.facts()?);
-        let footer = footer(num_rows, start, layout, &fingerprint, runs, facts.as_deref(), Some(self.crc))?;
+        let footer = footer(num_rows, start, layout, fingerprint, runs, facts.as_deref(), Some(self.crc))?;
         let io = |error| Error::io(&self.path, error);
         self.staged.file().write_all_at(&header, 0).map_err(io)?;
         self.staged.file().write_all_at(&footer, self.start as u64 + self.len).map_err(io)?;
-        self.staged.replace(&self.path)?;
-        StepTable::of_file(&self.path, None)
+        self.staged.replace(&self.path)
     }
 }
 
@@ -143,14 +138,17 @@ impl RowOutput {
     pub(in crate::table) fn len(&self) -> u64 {
         match self {
             RowOutput::Memory(memory) => memory.len as u64,
-            RowOutput::File(file) => file.len,
+            RowOutput::File(file, _) => file.len,
         }
     }
 
     pub(in crate::table) fn append(&mut self, rows: &[u8]) -> Result<()> {
         match self {
             RowOutput::Memory(memory) => memory.extend(rows.len()).map(|bytes| bytes.copy_from_slice(rows)),
-            RowOutput::File(file) => file.append(rows),
+            RowOutput::File(file, hasher) => {
+                hasher.update(rows);
+                file.append(rows)
+            }
         }
     }
 
@@ -164,7 +162,14 @@ impl RowOutput {
     ) -> Result<StepTable> {
         match self {
             RowOutput::Memory(memory) => memory.into_table(layout, runs, change, cancel),
-            RowOutput::File(file) => file.into_table(&layout, &runs, change),
+            RowOutput::File(mut file, mut hasher) => {
+                if let Some(change) = change.filter(|_| file.len > 0) {
+                    hasher = file.change(change)?;
+                }
+                let (path, fingerprint) = (file.path.clone(), Fingerprint::of_hash(&hasher.finalize(), &layout)?);
+                file.finish(&layout, &runs, &fingerprint)?;
+                StepTable::of_file(&path, None)
+            }
         }
     }
 }

@@ -30,11 +30,10 @@ use crate::table::rows::step_column::{STEP_INDEX, TILE_MASK, is_reserved};
 use crate::table::rows::wide::{MAX_STEP_INDEX, NO_MASKS, NO_STEP_INDICES, WideColumns};
 use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray, RecordBatch};
 use arrow::buffer::NullBuffer;
-use arrow::compute::{CastOptions, cast_with_options};
+use arrow::compute::{CastOptions, cast, cast_with_options};
 use arrow::datatypes::{
     ArrowPrimitiveType, DataType, Float32Type, Schema, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
-use arrow::util::display::FormatOptions;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -51,10 +50,6 @@ pub(in crate::table) struct RowWriter {
     step_index: Option<usize>,
     /// The column of masks of the cells with 65,536, if the query has one.
     mask: Option<usize>,
-    /// Whether the rows have these masks as an extra column.
-    has_masks: bool,
-    /// Whether the rows have the step indices as an extra column.
-    has_step_indices: bool,
     extras: Vec<usize>,
     /// The categories of each extra column that holds strings.
     categories: Vec<Categories>,
@@ -71,9 +66,6 @@ impl RowWriter {
         chosen_ev: ChosenEv,
         columns: WideColumns,
     ) -> Result<RowWriter> {
-        let mask = find(schema, TILE_MASK)?;
-        let step_index = find(schema, STEP_INDEX)?;
-        let has_masks = columns.masks || extras.iter().any(|name| name == TILE_MASK);
         let mut fields = Vec::new();
         let mut extra_columns = Vec::new();
         for (i, name) in extras.iter().enumerate() {
@@ -118,10 +110,8 @@ impl RowWriter {
             ],
             ev_legal: find(schema, "ev_legal")?,
             run_id: find(schema, "run_id")?,
-            step_index,
-            mask,
-            has_masks,
-            has_step_indices: columns.step_indices,
+            step_index: find(schema, STEP_INDEX)?,
+            mask: find(schema, TILE_MASK)?,
             extras: extra_columns,
         })
     }
@@ -179,7 +169,7 @@ impl RowWriter {
         };
         run_id.without_nulls("run_id")?;
         let step_indices = step_index.without_nulls("step_index")?.unwrap_or_default();
-        if !self.has_step_indices
+        if self.layout.extra(STEP_INDEX).is_none()
             && let Some((row, index)) = first(step_indices, |index| index > MAX_STEP_INDEX)
         {
             return Err(Error::column(STEP_INDEX, Some(row), NO_STEP_INDICES, index));
@@ -280,7 +270,7 @@ impl RowWriter {
     fn masks(&self, batch: &RecordBatch, boards: &[u64]) -> Result<Option<Vec<u16>>> {
         let column = column::<UInt16Type>(batch, self.mask)?;
         let Some((first, _)) = column.first(|mask| mask != 0) else { return Ok(None) };
-        if !self.has_masks {
+        if self.layout.extra(TILE_MASK).is_none() {
             return Err(Error::column(TILE_MASK, Some(first), NO_MASKS, "a tile of 65536"));
         }
         let masks = column.0.iter().flatten().map(Option::unwrap_or_default).collect::<Vec<u16>>();
@@ -430,13 +420,12 @@ fn column<T: ArrowPrimitiveType>(batch: &RecordBatch, index: Option<usize>) -> R
     if !casts(array.data_type(), &T::DATA_TYPE) {
         return Err(Error::column(name, None, T::DATA_TYPE.to_string(), array.data_type()));
     }
-    let strict = CastOptions { safe: false, format_options: FormatOptions::default() };
+    let strict = CastOptions { safe: false, ..CastOptions::default() };
     match cast_with_options(array, &T::DATA_TYPE, &strict) {
         Ok(cast) => Ok(InputColumn(Some(cast.as_primitive::<T>().clone()))),
         Err(error) => {
             // A lenient cast, which gives null for a value that does not fit, finds the row.
-            let lenient = CastOptions { safe: true, format_options: FormatOptions::default() };
-            let row = cast_with_options(array, &T::DATA_TYPE, &lenient)
+            let row = cast(array, &T::DATA_TYPE)
                 .ok()
                 .and_then(|cast| (0..cast.len()).find(|&row| cast.is_null(row) && array.is_valid(row)));
             Err(Error::column(name, row.map(|row| row as u64), format!("values of {}", T::DATA_TYPE), error))

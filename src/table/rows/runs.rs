@@ -108,11 +108,8 @@ impl RunFacts {
         let game = batch.column_by_name("game")?.as_primitive_opt::<Int64Type>()?;
         let engine = cast(batch.column_by_name("engine")?, &DataType::Utf8).ok()?;
         let engine = engine.as_string_opt::<i32>()?;
-        if run_id.null_count() > 0 || max_score.null_count() > 0 {
-            return None;
-        }
-        let ids = self.run_id.last().into_iter().chain(run_id.values()).collect::<Vec<_>>();
-        if !ids.is_sorted() {
+        let is_sorted = self.run_id.last().into_iter().chain(run_id.values()).is_sorted();
+        if !is_sorted || run_id.null_count() > 0 || max_score.null_count() > 0 {
             return None;
         }
         self.run_id.extend(run_id.values());

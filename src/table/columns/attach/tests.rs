@@ -346,7 +346,7 @@ fn descriptions_must_match_their_arrays() {
         write_array(&folder.path().join(name), dtype, shape, &vec![1; len]);
     };
     let describe = |text: &str| std::fs::write(folder.path().join("e.json"), text).unwrap();
-    let dtype = |name: &str| attach(name).map(|table| table.attached()[0].dtype());
+    let dtype = |name: &str| attach(name).map(|table| table.attached()[0].dtype);
 
     // Without a description, the type is NumPy's.
     for (name, expected, width) in [
