@@ -290,7 +290,6 @@ pub(crate) fn restore<'py>(
     paths, out, *, format, by_step=false, compact=false, compress="none", align=None, shard_rows=None,
     moves=None, workers=None, progress=None, on_error="raise"
 ))]
-#[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)] // The shape that pyo3 asks for.
 pub(crate) fn convert<'py>(
     py: Python<'py>,
     paths: &Bound<'_, PyAny>,
@@ -855,7 +854,6 @@ impl PyArchive {
         query, params=None, *, tables=None, memory_limit=None, spill_limit=None, spill_folder=None, row_limit=None,
         byte_limit=None, time_limit=None
     ))]
-    #[allow(clippy::too_many_arguments)] // The shape that pyo3 asks for.
     fn sql<'py>(
         &self,
         py: Python<'py>,
@@ -1007,7 +1005,6 @@ impl PyArchive {
         name, /, *, memory_limit=None, spill_limit=None, spill_folder=None, row_limit=None, byte_limit=None,
         time_limit=None, **params
     ))]
-    #[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)] // The shape that pyo3 asks for.
     fn query<'py>(
         &self,
         py: Python<'py>,
@@ -1072,7 +1069,6 @@ impl PyArchive {
         query, out, *, format="original", params=None, by_step=false, compact=false, compress="none", align=None,
         shard_rows=None, moves=None, on_error="raise", workers=None, progress=None
     ))]
-    #[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)] // The shape that pyo3 asks for.
     fn export_runs<'py>(
         &self,
         py: Python<'py>,

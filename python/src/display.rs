@@ -32,7 +32,6 @@ pub(crate) fn svg(board: U64, tile_65536_mask: U16, size: Bounded<u32, 1, 10_000
 /// Write text to a file. Replace an existing file atomically.
 #[pyfunction]
 #[pyo3(name = "_write_page")]
-#[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
 pub(crate) fn write_page(py: Python<'_>, path: PathBuf, page: &str) -> PyResult<()> {
     py.detach(|| {
         let output = Output::create(&path).or_raise()?;

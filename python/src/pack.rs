@@ -37,7 +37,6 @@ pub(crate) struct PyPack(PackReader);
 #[pymethods]
 impl PyPack {
     #[new]
-    #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
     fn new(py: Python<'_>, path: PathBuf, checksums: bool) -> PyResult<PyPack> {
         Ok(PyPack(py.detach(|| PackReader::open(&path)).or_raise()?.with_checksums(checksums)))
     }
@@ -60,7 +59,6 @@ impl PyPack {
     /// Decode runs in parallel. Return the sound runs, and the exceptions of the others.
     ///
     /// With ``skip_errors``, return instances of ``Rejected`` instead of exceptions, and none for removed runs.
-    #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
     fn decode_batch<'py>(
         &self,
         py: Python<'py>,
@@ -112,7 +110,6 @@ impl PyPack {
         copied_array(py, &is_held_out, "|b1", None)
     }
 
-    #[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)] // The shape that pyo3 asks for.
     fn to_jsonl<'py>(
         &self,
         py: Python<'py>,

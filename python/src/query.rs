@@ -537,7 +537,6 @@ impl PyQuery {
         *, columns=None, extra=None, chosen_ev="stored", memory_limit=None, path=None, shard=None, seed=0, round=0,
         progress=None
     ))]
-    #[allow(clippy::too_many_arguments)] // The shape that pyo3 asks for.
     fn materialize(
         &self,
         py: Python<'_>,

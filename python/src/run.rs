@@ -205,7 +205,6 @@ impl PyRun {
     /// >>> a2store.read_run("run.bin").meta.format
     /// 'a2t1'
     #[pyo3(signature = (path, format=None))]
-    #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
     fn save(&self, path: PathBuf, format: Option<&str>) -> PyResult<()> {
         let bytes = self.encode(format)?;
         std::fs::write(&path, bytes).map_err(|source| Error::io(&path, source)).or_raise()
@@ -295,7 +294,6 @@ impl PyRun {
     /// >>> run = a2store.read_run("runs/run-00000.a2run2")
     /// >>> run.to_gif("game.gif", steps=range(0, 20))
     #[pyo3(signature = (path, steps=None, *, seconds=0.2))]
-    #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
     fn to_gif(&self, py: Python<'_>, path: PathBuf, steps: Option<&Bound<'_, PyAny>>, seconds: f64) -> PyResult<()> {
         let boards = self.boards_of(steps)?;
         // A GIF stores the time of a frame as 16 bits, in hundredths of a second.

@@ -474,7 +474,6 @@ impl PyStepTable {
     /// >>> np.load("late.npy").shape
     /// (1950,)
     #[pyo3(signature = (path, *, progress=None))]
-    #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
     fn save(&self, py: Python<'_>, path: PathBuf, progress: Option<ProgressOption>) -> PyResult<()> {
         interruptible(py, progress, |progress, cancel| self.table.save(&path, progress, cancel))
     }
@@ -509,7 +508,6 @@ impl PyStepTable {
     /// 29320
     #[staticmethod]
     #[pyo3(signature = (path, *, mmap=false, memory_limit=None, progress=None))]
-    #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
     fn load(
         py: Python<'_>,
         path: PathBuf,
@@ -588,7 +586,6 @@ impl PyStepTable {
     /// array([0], dtype=uint16)
     #[staticmethod]
     #[pyo3(signature = (path, *, memory_limit=None, progress=None))]
-    #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
     fn from_session(
         py: Python<'_>,
         path: PathBuf,
@@ -641,7 +638,6 @@ impl PyStepTable {
     /// >>> table.take([0]).embedding.shape
     /// (1, 8)
     #[pyo3(signature = (name, path, steps=None, *, progress=None))]
-    #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
     fn attach(
         &self,
         py: Python<'_>,
@@ -766,7 +762,6 @@ impl PyStepTable {
         symmetries=false, columns=None, prefetch=2, replacement=false, weights=None, strata=None, quotas=None,
         num_samples=None, window=None
     ))]
-    #[allow(clippy::too_many_arguments)]
     fn loader(
         &self,
         py: Python<'_>,

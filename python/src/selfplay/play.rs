@@ -56,7 +56,6 @@ impl PyPlayer {
 
     /// Returns the player's moves on boards, as a policy does; 0 where no move is legal.
     #[pyo3(signature = (tokens, legal=None))]
-    #[allow(clippy::needless_pass_by_value)] // The signature of policies.
     fn __call__<'py>(
         &self,
         py: Python<'py>,
@@ -92,7 +91,6 @@ impl PyPlayer {
 /// Play games; the implementation of ``a2store.selfplay.play``.
 #[pyfunction]
 #[pyo3(name = "_play")]
-#[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)] // The signature is Python's.
 pub(crate) fn play<'py>(
     py: Python<'py>,
     policy: &Bound<'_, PyAny>,

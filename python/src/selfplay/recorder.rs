@@ -98,7 +98,6 @@ impl PyRecorder {
         target, *, tag, engine=None, model_hash=None, meta=None, max_games=None, max_steps=None, max_ram_mb=None,
         max_wall_ms=None, max_disk_mb=None, sample_rate=1, rotate_steps=10_000_000, rotate_secs=600.0, moves=true
     ))]
-    #[allow(clippy::too_many_arguments)] // The signature is Python's.
     fn new(
         py: Python<'_>,
         target: RecorderTarget<'_>,
