@@ -10,7 +10,7 @@ use crate::support::integers::{Bounded, Positive, U16, U32, U64, Workers};
 use crate::support::interrupt::{abandonable, cancellable, interruptible};
 use crate::support::progress::ProgressOption;
 use crate::support::results::{IntoInstance, instances, is_first, skips_errors};
-use crate::support::values::{Location, is_path, params as bound_params, paths_from, seconds};
+use crate::support::values::{is_path, location, params as bound_params, paths_from, seconds};
 use a2store::archive::{
     AnnotateOptions, AnnotationInput, Archive, CompactOptions, ExpireOptions, IngestOptions, Phases, StorageOptions,
     TableName, VersionName,
@@ -731,8 +731,8 @@ impl PyArchive {
 
     /// The archive's absolute folder, or its URL as a str.
     #[getter]
-    fn path(&self) -> Location {
-        Location::from(self.archive().path())
+    fn path<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        location(py, self.archive().path())
     }
 
     /// The version of this view; the empty archive is version 1.

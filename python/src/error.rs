@@ -1,7 +1,7 @@
 //! Conversion of the crate's errors to Python's own exceptions where they exist, else to subclasses of `a2store.Error`.
 
 use super::cluster::EngineError;
-use crate::support::values::Location;
+use crate::support::values::location;
 use a2store::error::{Error, ErrorKind};
 use pyo3::exceptions::{PyIndexError, PyKeyboardInterrupt, PyMemoryError, PyOSError, PyValueError};
 use pyo3::prelude::*;
@@ -91,12 +91,12 @@ fn task_error(source: &(dyn std::error::Error + Send + Sync + 'static), error: &
 /// Makes an exception of a class in `python/a2store/_errors.py`, which documents its attributes.
 fn own_error(py: Python<'_>, class: &str, message: String, error: &Error) -> PyResult<PyErr> {
     let exception = py.import("a2store._errors")?.getattr(class)?.call1((message,))?;
-    let location = error.location();
+    let place = error.location();
     exception.setattr("kind", error.kind_name())?;
-    exception.setattr("path", error.path().map(Location::from))?;
-    exception.setattr("run", location.and_then(|location| location.run))?;
-    exception.setattr("offset", location.and_then(|location| location.offset))?;
-    exception.setattr("step", location.and_then(|location| location.step))?;
+    exception.setattr("path", error.path().map(|path| location(py, path)).transpose()?)?;
+    exception.setattr("run", place.and_then(|place| place.run))?;
+    exception.setattr("offset", place.and_then(|place| place.offset))?;
+    exception.setattr("step", place.and_then(|place| place.step))?;
     Ok(PyErr::from_value(exception))
 }
 
