@@ -8,7 +8,7 @@ use crate::error::{OrRaise, Raised};
 use crate::support::arrow::{ArrowBatch, ArrowSchema};
 use crate::support::integers::{Bounded, Positive, U16, U32, U64, Workers};
 use crate::support::interrupt::{abandonable, cancellable, interruptible};
-use crate::support::progress::ProgressOption;
+use crate::support::progress::{HIDDEN, ProgressOption};
 use crate::support::results::{IntoInstance, instances, is_first, skips_errors};
 use crate::support::values::{is_path, location, params as bound_params, paths_from, seconds};
 use a2store::archive::{
@@ -120,7 +120,7 @@ impl PyArchive {
     fn change<T: Send>(
         &self,
         py: Python<'_>,
-        progress: impl Into<ProgressOption>,
+        progress: Option<ProgressOption>,
         work: impl FnOnce(&mut Archive, &dyn Progress, &CancellationToken) -> Result<T> + Send,
     ) -> PyResult<T> {
         let before = self.archive();
@@ -181,7 +181,7 @@ pub(crate) fn open(
     let open = move |_: &dyn Progress, cancel: &CancellationToken| {
         Archive::open_or_create(path, Phases::default(), &options, cancel)
     };
-    Ok(PyArchive { executor, ..PyArchive::new(abandonable(py, Some(false), open)?) })
+    Ok(PyArchive { executor, ..PyArchive::new(abandonable(py, HIDDEN, open)?) })
 }
 
 fn open_at(
@@ -193,7 +193,7 @@ fn open_at(
 ) -> PyResult<PyArchive> {
     let options = storage_options.unwrap_or_default().0;
     let version = version.unwrap_or_default().0;
-    let archive = abandonable(py, Some(false), move |_, _| Archive::open_with(path, version, &options))?;
+    let archive = abandonable(py, HIDDEN, move |_, _| Archive::open_with(path, version, &options))?;
     let checksums = checksums.unwrap_or(archive.has_checksums());
     Ok(PyArchive::new(archive.with_checksums(checksums)))
 }
@@ -262,7 +262,7 @@ pub(crate) fn restore<'py>(
     let (storage, version) = (storage_options.unwrap_or_default().0, version.unwrap_or_default().0);
     let restore =
         move |_: &dyn Progress, cancel: &CancellationToken| Archive::restore(path, version, dry_run, &storage, cancel);
-    let report = if dry_run { abandonable(py, Some(false), restore) } else { interruptible(py, Some(false), restore) };
+    let report = if dry_run { abandonable(py, HIDDEN, restore) } else { interruptible(py, HIDDEN, restore) };
     report?.into_instance(py)
 }
 
@@ -366,7 +366,7 @@ impl PyArchive {
     ) -> PyResult<PyArchive> {
         let phases = phases.map_or_else(|| Ok(Phases::default()), phases_from)?;
         let options = storage_options.unwrap_or_default().0;
-        let new = abandonable(py, Some(false), move |_, cancel| Archive::create_with(path, phases, &options, cancel))?;
+        let new = abandonable(py, HIDDEN, move |_, cancel| Archive::create_with(path, phases, &options, cancel))?;
         Ok(PyArchive::new(new))
     }
 
@@ -433,7 +433,7 @@ impl PyArchive {
     fn refresh(&self, py: Python<'_>) -> PyResult<()> {
         let before = self.archive();
         let mut archive = before.clone();
-        let archive = abandonable(py, Some(false), move |_, _| archive.refresh().map(|()| archive))?;
+        let archive = abandonable(py, HIDDEN, move |_, _| archive.refresh().map(|()| archive))?;
         self.move_on(&before, archive);
         Ok(())
     }
@@ -558,7 +558,7 @@ impl PyArchive {
     /// >>> archive.drop_annotations("model-v1")
     /// ModelInfo(model='model-v1', num_rows=3, first_run_id=0, last_run_id=0)
     fn drop_annotations<'py>(&self, py: Python<'py>, model: &str) -> PyResult<Bound<'py, PyAny>> {
-        self.change(py, Some(false), |archive, _, cancel| archive.drop_annotations(model, cancel))?.into_instance(py)
+        self.change(py, HIDDEN, |archive, _, cancel| archive.drop_annotations(model, cancel))?.into_instance(py)
     }
 
     /// Return the models with annotations, in the order of their names.
@@ -634,7 +634,7 @@ impl PyArchive {
         options.older_than = duration("older_than", older_than, options.older_than)?;
         options.grace = duration("grace", grace, options.grace)?;
         options.dry_run = dry_run;
-        self.change(py, Some(false), |archive, _, cancel| archive.expire(&options, cancel))?.into_instance(py)
+        self.change(py, HIDDEN, |archive, _, cancel| archive.expire(&options, cancel))?.into_instance(py)
     }
 
     /// Make a new version with the files of an older version, and move this view to it.
@@ -652,7 +652,7 @@ impl PyArchive {
     #[pyo3(signature = (*, version=None, dry_run=false))]
     fn restore<'py>(&self, py: Python<'py>, version: Option<PyVersion>, dry_run: bool) -> PyResult<Bound<'py, PyAny>> {
         let version = version.unwrap_or_default().0;
-        self.change(py, Some(false), |archive, _, cancel| {
+        self.change(py, HIDDEN, |archive, _, cancel| {
             let report = Archive::restore(archive.path(), version, dry_run, &archive.storage_options(), cancel)?;
             if report.done {
                 archive.refresh()?;
@@ -676,7 +676,7 @@ impl PyArchive {
     #[pyo3(signature = (name, version=None))]
     fn tag(&self, py: Python<'_>, name: String, version: Option<U64>) -> PyResult<()> {
         let (archive, version) = (self.archive(), version.map(Bounded::get));
-        abandonable(py, Some(false), move |_, _| archive.tag(&name, version))
+        abandonable(py, HIDDEN, move |_, _| archive.tag(&name, version))
     }
 
     /// Return the tags of the archive with their versions, in the order of their names.
@@ -689,7 +689,7 @@ impl PyArchive {
     /// {'baseline-3': 2, 'first': 1}
     fn tags(&self, py: Python<'_>) -> PyResult<BTreeMap<String, u64>> {
         let archive = self.archive();
-        abandonable(py, Some(false), move |_, _| archive.tags())
+        abandonable(py, HIDDEN, move |_, _| archive.tags())
     }
 
     /// Remove a tag. The version itself stays until it expires.
@@ -704,7 +704,7 @@ impl PyArchive {
     /// {}
     fn untag(&self, py: Python<'_>, name: String) -> PyResult<()> {
         let archive = self.archive();
-        abandonable(py, Some(false), move |_, _| archive.untag(&name).map(drop))
+        abandonable(py, HIDDEN, move |_, _| archive.untag(&name).map(drop))
     }
 
     /// Check the archive for problems, at its newest version and all other kept versions.
@@ -787,7 +787,7 @@ impl PyArchive {
     /// 1 create 0
     fn history<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let archive = self.archive();
-        instances(py, abandonable(py, Some(false), move |_, _| archive.history())?)
+        instances(py, abandonable(py, HIDDEN, move |_, _| archive.history())?)
     }
 
     /// Return the absolute paths, or URLs, of a table's Parquet files at this version, in order of their run ids.

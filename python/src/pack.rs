@@ -7,7 +7,7 @@ use crate::support::indices::row_indices;
 use crate::support::integers::{Bounded, U64, Workers};
 use crate::support::interrupt::{cancellable, checking, interruptible};
 use crate::support::numpy::copied_array;
-use crate::support::progress::ProgressOption;
+use crate::support::progress::{HIDDEN, ProgressOption};
 use crate::support::results::{IntoInstance, skips_errors};
 use a2store::error::{Error, ErrorKind, Result};
 use a2store::format::{JsonlOptions, PackReader, Rejected, RunFormat, RunSource, ValidateOptions};
@@ -96,10 +96,8 @@ impl PyPack {
         let mut options = FromRunsOptions::default();
         options.workers = workers.map(Bounded::get);
         options.skip_errors = skips_errors(on_error).or_raise()?;
-        let read = interruptible(py, Some(false), |progress, cancel| {
-            StepTable::from_pack(&self.0, &options, progress, cancel)
-        });
-        Ok(PyStepTable::new(read?))
+        interruptible(py, HIDDEN, |progress, cancel| StepTable::from_pack(&self.0, &options, progress, cancel))
+            .map(PyStepTable::new)
     }
 
     /// Return whether each run is held out by a split of this share.

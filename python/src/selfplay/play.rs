@@ -133,7 +133,7 @@ pub(crate) fn play<'py>(
         }
         let policy = policy.clone().unbind();
         listen(py);
-        let reporter = &Reporter::new(py, progress.into());
+        let reporter = &Reporter::new(py, progress);
         // The interpreter is detached while games are stepped.
         let outcome = py.detach(|| {
             play_with(
