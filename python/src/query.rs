@@ -8,7 +8,6 @@ use crate::error::{OrRaise, Raised};
 use crate::support::arrow::{ArrowBatch, ArrowSchema, columns_and_types, stream_capsule};
 use crate::support::integers::{Bounded, Positive, U64};
 use crate::support::interrupt::{cancellable, checking, interruptible, signals};
-use crate::support::packages::{needed, to_arrow, to_pandas, to_polars};
 use crate::support::progress::ProgressOption;
 use crate::support::values::names_from;
 use a2store::Query;
@@ -63,14 +62,13 @@ impl Rows {
 }
 
 impl Rows {
-    /// Converts the result of a query. If the query fails, raises a2store's exception instead of the converter's.
-    fn converted<'py>(
-        query: &Bound<'py, PyQuery>,
-        convert: impl FnOnce(&Bound<'py, Rows>) -> PyResult<Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    /// Converts the result of a query, with a function of `a2store._packages`. If the query fails, raises a2store's
+    /// exception instead of the converter's.
+    fn converted<'py>(query: &Bound<'py, PyQuery>, function: &str) -> PyResult<Bound<'py, PyAny>> {
         let (py, failure) = (query.py(), Arc::<Mutex<Option<Error>>>::default());
         let rows = Bound::new(py, Rows { query: query.get().query.clone(), failure: Arc::clone(&failure) })?;
-        convert(&rows).map_err(|raised| match py.check_signals() {
+        let converted = py.import("a2store._packages")?.call_method1(function, (rows,));
+        converted.map_err(|raised| match py.check_signals() {
             // A signal ends the stream, whose reader raises an error first.
             Err(signal) => signal,
             Ok(()) => lock(&failure).take().map_or(raised, Raised::raised),
@@ -333,7 +331,7 @@ impl PyQuery {
     /// >>> archive.sql("SELECT max_score FROM runs").to_arrow().schema
     /// max_score: int64 not null
     fn to_arrow<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        Rows::converted(slf, to_arrow)
+        Rows::converted(slf, "to_arrow")
     }
 
     /// Run the query and return a ``pandas.DataFrame``, by way of pyarrow.
@@ -345,7 +343,7 @@ impl PyQuery {
     /// >>> int(archive.sql("SELECT max_score FROM runs").to_pandas()["max_score"].max())
     /// 82292
     fn to_pandas<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        Rows::converted(slf, to_pandas)
+        Rows::converted(slf, "to_pandas")
     }
 
     /// Run the query and return a ``polars.DataFrame``.
@@ -355,7 +353,7 @@ impl PyQuery {
     /// >>> archive.sql("SELECT max_score, highest_tile FROM runs").to_polars().shape
     /// (20, 2)
     fn to_polars<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        Rows::converted(slf, to_polars)
+        Rows::converted(slf, "to_polars")
     }
 
     /// Return a ``polars.LazyFrame`` of the result, which runs the query when polars collects the frame.
@@ -373,8 +371,7 @@ impl PyQuery {
     /// >>> frame.filter(pl.col("max_score") > 50_000).select("board", "move").collect().shape
     /// (3773, 2)
     fn lazy<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        needed(slf.py(), "polars", "lazy")?;
-        slf.py().import("a2store._polars")?.call_method1("scan", (slf,))
+        slf.py().import("a2store._packages")?.call_method1("lazy", (slf,))
     }
 
     /// Return a query for some columns of the rows that meet a condition; ``None`` if the query cannot evaluate it.
@@ -407,8 +404,7 @@ impl PyQuery {
     /// >>> columns["max_score"][:3], columns["engine"][0]
     /// (array([11308, 14944, 21612]), 'a2store-expectimax-1')
     fn to_numpy<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        needed(slf.py(), "pyarrow", "to_numpy")?;
-        Rows::converted(slf, |rows| rows.py().import("a2store._numpy")?.call_method1("arrays", (rows,)))
+        Rows::converted(slf, "to_numpy")
     }
 
     /// Run the query, write its rows to a Parquet file as they are computed, and return their number.

@@ -7,10 +7,9 @@ use crate::support::indices::place;
 use crate::support::integers::AnyInt;
 use crate::support::interrupt::cancellable;
 use crate::support::numpy::copied_array;
-use crate::support::packages::needed;
 use crate::support::results::IntoInstance;
 use a2store::archive::Archive;
-use a2store::board::{Palette, WideBoard};
+use a2store::board::Palette;
 use a2store::error::Error;
 use a2store::format::{RunFormat, decode_run, encode_run, read_run as read_run_file};
 use a2store::run::Run;
@@ -19,9 +18,6 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::path::PathBuf;
 use std::sync::OnceLock;
-
-/// The width of an animated picture in pixels.
-const GIF_SIZE: u32 = 240;
 
 /// A run as a list, for errors.
 const POSITIONS: (&str, &str) = ("run", "positions");
@@ -94,24 +90,6 @@ impl PyRun {
             }
         };
         Ok(self.game.get_or_init(|| game))
-    }
-
-    /// Returns the boards of an animated picture.
-    fn boards_of(&self, steps: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<WideBoard>> {
-        const MAX: usize = 1_000;
-        let positions = Replay::of_run(None, &self.run).positions;
-        let places: Vec<usize> = match steps {
-            None => (0..positions.len()).collect(),
-            Some(steps) => {
-                let of = |step: &Bound<'_, PyAny>| place(AnyInt::part("steps", step)?, positions.len(), POSITIONS);
-                // One more than allowed shows that there are too many.
-                steps.try_iter()?.take(MAX + 1).map(|step| of(&step?)).collect::<PyResult<_>>()?
-            }
-        };
-        if !(1..=MAX).contains(&places.len()) {
-            return Err(Error::argument("steps", format!("1 to {MAX} positions"), places.len()).raised());
-        }
-        Ok(places.into_iter().map(|place| positions[place].board).collect())
     }
 
     fn encode(&self, format: Option<&str>) -> PyResult<Vec<u8>> {
@@ -294,19 +272,10 @@ impl PyRun {
     /// >>> run = a2store.read_run("runs/run-00000.a2run2")
     /// >>> run.to_gif("game.gif", steps=range(0, 20))
     #[pyo3(signature = (path, steps=None, *, seconds=0.2))]
-    fn to_gif(&self, py: Python<'_>, path: PathBuf, steps: Option<&Bound<'_, PyAny>>, seconds: f64) -> PyResult<()> {
-        let boards = self.boards_of(steps)?;
-        // A GIF stores the time of a frame as 16 bits, in hundredths of a second.
-        if !(0.02..=655.0).contains(&seconds) {
-            return Err(Error::argument("seconds", "0.02 to 655", seconds).raised());
-        }
-        needed(py, "pillow", "to_gif")?;
-        let boards: Vec<_> = boards.into_iter().map(|board| PyBytes::new(py, &board.exps())).collect();
+    fn to_gif(slf: &Bound<'_, Self>, path: PathBuf, steps: Option<&Bound<'_, PyAny>>, seconds: f64) -> PyResult<()> {
         let colors = |exp| (Palette::Classic.background(exp).hex(), Palette::text(exp).hex());
         let colors: Vec<_> = (0..=16).map(colors).collect();
-        let gif = py.import("a2store._pictures")?.call_method1("animated_gif", (boards, colors, GIF_SIZE, seconds))?;
-        let gif: &[u8] = gif.cast::<PyBytes>()?.as_bytes();
-        std::fs::write(&path, gif).map_err(|source| Error::io(&path, source)).or_raise()
+        slf.py().import("a2store._pictures")?.call_method1("write_gif", (slf, path, steps, seconds, colors)).map(drop)
     }
 
     fn __repr__(&self) -> String {

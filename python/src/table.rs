@@ -11,7 +11,6 @@ use crate::support::integers::{BatchSize, Bounded, NumSamples, Positive, Prefetc
 use crate::support::interrupt::{checking, interruptible};
 use crate::support::memory::{Memory, Owner};
 use crate::support::numpy::array;
-use crate::support::packages::{to_arrow, to_pandas, to_polars};
 use crate::support::progress::ProgressOption;
 use crate::support::results::{IntoInstance, instances, skips_errors};
 use crate::support::values::{names_from, paths_from};
@@ -263,7 +262,7 @@ impl PyStepTable {
     /// >>> table.to_arrow().column_names
     /// ['board', 'ev_values', 'run_id', 'step_index', 'move', 'ev_legal']
     fn to_arrow<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        to_arrow(slf)
+        slf.py().import("a2store._packages")?.call_method1("to_arrow", (slf,))
     }
 
     /// Return the rows as a ``pandas.DataFrame``, by way of pyarrow.
@@ -273,7 +272,7 @@ impl PyStepTable {
     /// >>> table.to_pandas().shape
     /// (29320, 6)
     fn to_pandas<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        to_pandas(slf)
+        slf.py().import("a2store._packages")?.call_method1("to_pandas", (slf,))
     }
 
     /// Return the rows as a ``polars.DataFrame``.
@@ -283,7 +282,7 @@ impl PyStepTable {
     /// >>> table.to_polars().height
     /// 29320
     fn to_polars<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        to_polars(slf)
+        slf.py().import("a2store._packages")?.call_method1("to_polars", (slf,))
     }
 
     /// Return the rows as a structured array: shape (rows,), of type ``dtype``. It is ``numpy.asarray(table)``.
