@@ -21,9 +21,7 @@ FRAME = "#a59a8e"
 MAX_BOARDS = 1_000
 
 
-def write_gif(
-    run: Run, path: Path, steps: Iterable[int] | None, seconds: float, colors: list[tuple[str, str]]
-) -> None:
+def write_gif(run: Run, path: Path, steps: Iterable[int] | None, seconds: float, colors: list[tuple[str, str]]) -> None:
     """Write positions of a run as an endless GIF. A color is that of a tile and that of its number."""
     places: Sequence[int] = range(len(run) + (run.final_board is not None))
     if steps is not None:

@@ -180,7 +180,7 @@ impl PyBatch {
     ///
     /// >>> table.take([0]).to_dict()["move"].dtype
     /// dtype('uint8')
-    pub(crate) fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let dict = PyDict::new(py);
         for (index, column) in self.batch.columns().enumerate() {
             dict.set_item(column.name, self.array(py, index)?)?;

@@ -22,7 +22,6 @@ mod shard;
 mod sql;
 mod support;
 mod table;
-mod table_items;
 mod view;
 
 use a2store::archive::{TableName, table_schema};

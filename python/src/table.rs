@@ -3,7 +3,6 @@
 use super::batch::PyBatch;
 use super::loader::{PyLoader, sampling};
 use super::query_call::NOTEBOOK_ROWS;
-use super::table_items::rows_at;
 use crate::error::{OrRaise, Raised};
 use crate::support::arrow::{ArrowArray, ArrowSchema, stream_capsule};
 use crate::support::indices::{row_indices, run_ids_from};
@@ -91,8 +90,10 @@ impl PyStepTable {
     /// Negative indices count from the end. Raises ``IndexError``, ``KeyError`` for an unknown name, and ``TypeError``
     /// for another key.
     fn __getitem__<'py>(slf: &Bound<'py, Self>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let Ok(name) = key.extract::<String>() else { return rows_at(&slf.get().table, key) };
         let (py, this) = (slf.py(), slf.get());
+        let Ok(name) = key.extract::<String>() else {
+            return py.import("a2store._items")?.call_method1("item", (slf, key));
+        };
         if !this.table.is_view() && this.table.layout().numpy_fields().any(|(field, ..)| field == name) {
             return this.__array__(py, None, None)?.get_item(name);
         }

@@ -27,11 +27,7 @@ pub(crate) fn run_ids_from(py: Python<'_>, ids: &Bound<'_, PyAny>) -> PyResult<V
     Ok(out)
 }
 
-/// Converts one index of a row; a negative one counts from the end. `None` if it is no integer.
-pub(crate) fn row_index(index: &Bound<'_, PyAny>, len: u64) -> Option<PyResult<u64>> {
-    Some(row(exact_integer(index)?, len))
-}
-
+/// Converts one index of a row; a negative one counts from the end.
 fn row(index: i128, len: u64) -> PyResult<u64> {
     let row = if index < 0 { index + i128::from(len) } else { index };
     let outside = || Error::from(ErrorKind::IndexOutOfBounds { index, len }).raised();
