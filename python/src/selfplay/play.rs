@@ -1,13 +1,13 @@
 //! Games that are played with a Python policy.
 
 use super::recorder::PyRecorder;
-use crate::error::{Exception, OrRaise, Raised};
+use crate::error::{Exception, OrRaise};
 use crate::support::integers::{Bounded, Depth, NumEnvs, U64, Workers};
 use crate::support::interrupt::interruptible;
 use crate::support::logging::{deliver, deliver_all, listen};
 use crate::support::numpy::{as_array, copied_array, type_and_shape, values};
 use crate::support::progress::{ProgressOption, Reporter};
-use crate::support::results::IntoInstance;
+use crate::support::results::{IntoInstance, is_first};
 use crate::support::steps::{legal_array, tokens_array};
 use a2store::board::Board;
 use a2store::error::Error;
@@ -102,11 +102,7 @@ pub(crate) fn play<'py>(
     max_steps: Option<Bounded<u32, 1, { u32::MAX as i128 }>>,
     progress: Option<ProgressOption>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let wide = match tokens {
-        "uint8" => false,
-        "int64" => true,
-        _ => return Err(Error::argument("tokens", "\"uint8\" or \"int64\"", format!("{tokens:?}")).raised()),
-    };
+    let wide = is_first("tokens", tokens, ["int64", "uint8"]).or_raise()?;
     let recorder = recorder.as_ref().map(|recorder| &recorder.get().0);
     let mut options = PlayOptions::default();
     options.num_games = num_games.get();
