@@ -4,7 +4,7 @@ use super::query_call::PyQuery;
 use super::run::PyRun;
 use super::sql::{LimitArguments, batches_of, named_params};
 use super::view::{PyView, view};
-use crate::error::{OrRaise, Raised};
+use crate::error::{OrRaise, raised};
 use crate::support::arrow::{ArrowBatch, ArrowSchema};
 use crate::support::integers::{Bounded, Positive, U16, U32, U64, Workers};
 use crate::support::interrupt::{abandonable, cancellable, interruptible};
@@ -175,7 +175,7 @@ pub(crate) fn open(
     }
     if let Some(PyVersion(version)) = version {
         let expected = "no version, because a new archive has none to choose";
-        return Err(Error::argument("version", expected, version).raised());
+        return Err(raised(Error::argument("version", expected, version)));
     }
     let options = storage_options.unwrap_or_default().0;
     let open = move |_: &dyn Progress, cancel: &CancellationToken| {

@@ -13,18 +13,7 @@ pub(crate) trait OrRaise<T> {
 
 impl<T> OrRaise<T> for Result<T, Error> {
     fn or_raise(self) -> PyResult<T> {
-        self.map_err(|error| exception_of(&error))
-    }
-}
-
-/// An error of a2store as an exception.
-pub(crate) trait Raised {
-    fn raised(self) -> PyErr;
-}
-
-impl Raised for Error {
-    fn raised(self) -> PyErr {
-        exception_of(&self)
+        self.map_err(raised)
     }
 }
 
@@ -39,19 +28,20 @@ impl From<PyErr> for Exception {
 
 impl From<Error> for Exception {
     fn from(error: Error) -> Exception {
-        Exception(error.raised())
+        Exception(raised(error))
     }
 }
 
-fn exception_of(error: &Error) -> PyErr {
+/// Returns an error of a2store as an exception.
+pub(crate) fn raised(error: Error) -> PyErr {
     let message = error.to_string();
     match error.kind() {
-        ErrorKind::Io { source, .. } => return io_error(source, error),
+        ErrorKind::Io { source, .. } => return io_error(source, &error),
         ErrorKind::Argument { .. } => return PyValueError::new_err(message),
         ErrorKind::IndexOutOfBounds { .. } => return PyIndexError::new_err(message),
         ErrorKind::OutOfMemory { .. } => return PyMemoryError::new_err(message),
         ErrorKind::Cancelled => return PyKeyboardInterrupt::new_err(()),
-        ErrorKind::Task { source, .. } => return task_error(source.as_ref(), error),
+        ErrorKind::Task { source, .. } => return task_error(source.as_ref(), &error),
         _ => {}
     }
     let class = match error.kind() {
@@ -71,7 +61,7 @@ fn exception_of(error: &Error) -> PyErr {
         ErrorKind::StateMismatch { .. } => "StateMismatchError",
         _ => "Error",
     };
-    Python::attach(|py| own_error(py, class, message, error).unwrap_or_else(|other| other))
+    Python::attach(|py| own_error(py, class, message, &error).unwrap_or_else(|other| other))
 }
 
 /// Returns the exception that a worker raised, or a `ClusterError` for one of the engine.

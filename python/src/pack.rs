@@ -2,7 +2,7 @@
 
 use super::run::PyRun;
 use super::table::PyStepTable;
-use crate::error::{OrRaise, Raised};
+use crate::error::{OrRaise, raised};
 use crate::support::indices::row_indices;
 use crate::support::integers::{Bounded, U64, Workers};
 use crate::support::interrupt::{cancellable, checking, interruptible};
@@ -81,7 +81,7 @@ impl PyPack {
                     let path = pack.path().unwrap_or(Path::new("")).to_path_buf();
                     errors.push(Rejected::new(path, error).into_instance(py)?);
                 }
-                Err(error) => errors.push(error.raised().into_value(py).into_bound(py).into_any()),
+                Err(error) => errors.push(raised(error).into_value(py).into_bound(py).into_any()),
             }
         }
         Ok((sound, errors))
@@ -220,7 +220,7 @@ pub(crate) fn places_of_rows<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let places = row_indices(py, indices, length)?;
     if let Some(&place) = places.iter().find(|&&place| place >= length) {
-        return Err(Error::from(ErrorKind::IndexOutOfBounds { index: place.into(), len: length }).raised());
+        return Err(raised(Error::from(ErrorKind::IndexOutOfBounds { index: place.into(), len: length })));
     }
     copied_array(py, &places, "<u8", None)
 }

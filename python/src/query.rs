@@ -4,7 +4,7 @@ use super::cluster;
 use super::query_call::{NOTEBOOK_ROWS, PyQuery};
 use super::shard::shard_from;
 use super::table::PyStepTable;
-use crate::error::{OrRaise, Raised};
+use crate::error::{OrRaise, raised};
 use crate::support::arrow::{ArrowBatch, ArrowSchema, columns_and_types, stream_capsule};
 use crate::support::integers::{Bounded, Positive, U64};
 use crate::support::interrupt::{cancellable, checking, interruptible, signals};
@@ -68,10 +68,10 @@ impl Rows {
         let (py, failure) = (query.py(), Arc::<Mutex<Option<Error>>>::default());
         let rows = Bound::new(py, Rows { query: query.get().query.clone(), failure: Arc::clone(&failure) })?;
         let converted = py.import("a2store._packages")?.call_method1(function, (rows,));
-        converted.map_err(|raised| match py.check_signals() {
+        converted.map_err(|error| match py.check_signals() {
             // A signal ends the stream, whose reader raises an error first.
             Err(signal) => signal,
-            Ok(()) => lock(&failure).take().map_or(raised, Raised::raised),
+            Ok(()) => lock(&failure).take().map_or(error, raised),
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use super::display::position;
 use super::view::CallablePolicy;
-use crate::error::{OrRaise, Raised};
+use crate::error::{OrRaise, raised};
 use crate::support::indices::place;
 use crate::support::integers::AnyInt;
 use crate::support::interrupt::cancellable;
@@ -245,7 +245,7 @@ impl PyRun {
         let game = self.game(py)?;
         let at = place(index, game.positions.len(), POSITIONS)?;
         if !(min_loss > 0.0 && min_loss.is_finite()) {
-            return Err(Error::argument("min_loss", "a number above 0", min_loss).raised());
+            return Err(raised(Error::argument("min_loss", "a number above 0", min_loss)));
         }
         let predictions = match &self.stored {
             None => Vec::new(),

@@ -3,7 +3,7 @@
 use super::batch::PyBatch;
 use super::loader::{PyLoader, sampling};
 use super::query_call::NOTEBOOK_ROWS;
-use crate::error::{OrRaise, Raised};
+use crate::error::{OrRaise, raised};
 use crate::support::arrow::{ArrowArray, ArrowSchema, stream_capsule};
 use crate::support::indices::{row_indices, run_ids_from};
 use crate::support::integers::{BatchSize, Bounded, NumSamples, Positive, Prefetch, Rank, U64, Workers, WorldSize};
@@ -323,7 +323,7 @@ impl PyStepTable {
     fn sample(&self, py: Python<'_>, n: U64, #[pyo3(from_py_with = U64::int)] seed: u64) -> PyResult<PyBatch> {
         let (rows, n) = (self.table.num_rows(), n.get());
         if n > rows {
-            return Err(Error::argument("n", format!("0..={rows}"), n).raised());
+            return Err(raised(Error::argument("n", format!("0..={rows}"), n)));
         }
         let permutation = Permutation::new(rows, seed, 0).or_raise()?;
         self.batch(py, &(0..n).filter_map(|position| permutation.get(position)).collect::<Vec<u64>>())

@@ -1,7 +1,7 @@
 //! The recorder of games, `a2store.selfplay.Recorder`.
 
 use crate::archive::PyArchive;
-use crate::error::{OrRaise, Raised};
+use crate::error::{OrRaise, raised};
 use crate::support::integers::{AnyInt, Bounded, Positive, U64};
 use crate::support::logging::{deliver_all, logged};
 use crate::support::results::IntoInstance;
@@ -382,7 +382,7 @@ fn check_integers(value: &Bound<'_, PyAny>) -> PyResult<()> {
         return value.try_iter()?.try_for_each(|value| check_integers(&value?));
     }
     if value.is_instance_of::<PyInt>() && value.extract::<i64>().is_err() && value.extract::<u64>().is_err() {
-        return Err(Error::argument("meta", format!("integers of {} to {}", i64::MIN, u64::MAX), value).raised());
+        return Err(raised(Error::argument("meta", format!("integers of {} to {}", i64::MIN, u64::MAX), value)));
     }
     Ok(())
 }

@@ -2,8 +2,8 @@
 
 use super::integers::{exact_integer, shown};
 use super::numpy::{buffer, type_and_shape};
-use crate::error::{OrRaise, Raised};
-use a2store::error::{Error, ErrorKind};
+use crate::error::{OrRaise, raised};
+use a2store::error::ErrorKind;
 use a2store::system::machine::{filled, reserve};
 use pyo3::buffer::Element;
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
@@ -30,7 +30,7 @@ pub(crate) fn run_ids_from(py: Python<'_>, ids: &Bound<'_, PyAny>) -> PyResult<V
 /// Converts one index of a row; a negative one counts from the end.
 fn row(index: i128, len: u64) -> PyResult<u64> {
     let row = if index < 0 { index + i128::from(len) } else { index };
-    let outside = || Error::from(ErrorKind::IndexOutOfBounds { index, len }).raised();
+    let outside = || raised(ErrorKind::IndexOutOfBounds { index, len }.into());
     u64::try_from(row).ok().filter(|row| *row < len).ok_or_else(outside)
 }
 

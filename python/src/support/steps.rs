@@ -2,7 +2,7 @@
 
 use super::integers::{Bounded, U64, exact_integer, shown};
 use super::numpy::{array, buffer, contiguous, type_and_shape, values};
-use crate::error::{OrRaise, Raised};
+use crate::error::{OrRaise, raised};
 use a2store::board::{Board, Move};
 use a2store::error::Error;
 use a2store::run::Branches;
@@ -40,7 +40,7 @@ pub(crate) fn board_from(name: &'static str, board: &Bound<'_, PyAny>) -> PyResu
         Bounded::<u8, 0, 15>::part(name, &exp)?;
         len += 1;
     }
-    Err(Error::argument(name, "sixteen exponents", len).raised())
+    Err(raised(Error::argument(name, "sixteen exponents", len)))
 }
 
 /// Converts a move from its number; 255 means none.
@@ -48,7 +48,7 @@ pub(crate) fn move_from(index: i128) -> PyResult<Option<Move>> {
     match u8::try_from(index) {
         Ok(u8::MAX) => Ok(None),
         Ok(small @ 0..=3) => Ok(Move::from_index(small)),
-        _ => Err(Error::argument("move", "0..=3, or 255 for none", shown(index)).raised()),
+        _ => Err(raised(Error::argument("move", "0..=3, or 255 for none", shown(index)))),
     }
 }
 
