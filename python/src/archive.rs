@@ -25,7 +25,7 @@ use a2store_explore::{Report, ReportOptions, ViewOptions};
 use arrow::compute::concat_batches;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyInt, PyString, PyTuple, PyType};
+use pyo3::types::{IntoPyDict, PyBool, PyDict, PyInt, PyString, PyTuple, PyType};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -757,10 +757,7 @@ impl PyArchive {
     #[getter]
     fn phases<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let phases = self.archive().phases();
-        let dict = PyDict::new(py);
-        dict.set_item("mid", phases.mid)?;
-        dict.set_item("late", phases.late)?;
-        Ok(dict)
+        [("mid", phases.mid), ("late", phases.late)].into_py_dict(py)
     }
 
     /// Return the schema of a table, which is the same at every version.
@@ -899,7 +896,7 @@ impl PyArchive {
         let (archive, run_id) = (self.archive(), run_id.get());
         let stored = cancellable(py, |cancel| archive.run(run_id, cancel))?;
         let format = stored.format();
-        Ok(PyRun::new(stored.run, format).of_archive(archive, run_id))
+        Ok(PyRun::new(stored.run, format, Some((archive, run_id))))
     }
 
     /// Explore the archive in a browser: runs, replays, positions, SQL, and the report.

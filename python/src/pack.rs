@@ -227,7 +227,7 @@ pub(crate) fn places_of_rows<'py>(
 
 /// Returns a decoded run with the format of its index entry.
 fn pyrun(pack: &PackReader, index: usize, run: Run) -> PyRun {
-    PyRun::new(run, pack.format(index).unwrap_or(RunFormat::A2run2))
+    PyRun::new(run, pack.format(index).unwrap_or(RunFormat::A2run2), None)
 }
 
 /// Decodes runs on the shared threads, or on `workers` threads of a separate pool. Fails only if cancelled or without

@@ -28,12 +28,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 impl PyQuery {
-    fn limited(slf: &Bound<'_, Self>, n: u64) -> PyResult<PyQuery> {
-        let (py, query) = (slf.py(), &slf.get().query);
-        let limited = py.detach(|| query.limit(n)).or_raise()?;
-        PyQuery::called(limited, slf.as_any(), "limit", (n,), &PyDict::new(py))
-    }
-
     fn write(&self, py: Python<'_>, path: PathBuf, format: RowFormat) -> PyResult<u64> {
         cancellable(py, move |cancel| self.query.write(path, format, cancel))
     }
@@ -154,8 +148,10 @@ impl PyQuery {
     /// >>> query = archive.sql("SELECT run_id, max_score FROM runs ORDER BY max_score DESC")
     /// >>> query.limit(2).to_polars().rows()
     /// [(16, 82292), (17, 46388)]
-    fn limit(slf: &Bound<'_, Self>, n: U64) -> PyResult<PyQuery> {
-        PyQuery::limited(slf, n.get())
+    fn limit(slf: &Bound<'_, Self>, #[pyo3(from_py_with = U64::int)] n: u64) -> PyResult<PyQuery> {
+        let (py, query) = (slf.py(), &slf.get().query);
+        let limited = py.detach(|| query.limit(n)).or_raise()?;
+        PyQuery::called(limited, slf.as_any(), "limit", (n,), &PyDict::new(py))
     }
 
     /// Return a query for the first rows of the result. It is ``limit`` with a default.
@@ -168,7 +164,7 @@ impl PyQuery {
     /// 5
     #[pyo3(signature = (n=5))]
     fn head(slf: &Bound<'_, Self>, #[pyo3(from_py_with = U64::int)] n: u64) -> PyResult<PyQuery> {
-        PyQuery::limited(slf, n)
+        PyQuery::limit(slf, n)
     }
 
     /// Return the call that made the query, for ``pickle``; unpickling plans the query again.

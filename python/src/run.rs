@@ -8,6 +8,7 @@ use crate::support::integers::AnyInt;
 use crate::support::interrupt::cancellable;
 use crate::support::numpy::copied_array;
 use crate::support::results::IntoInstance;
+use crate::support::steps::legal_array;
 use a2store::archive::Archive;
 use a2store::board::Palette;
 use a2store::error::Error;
@@ -65,17 +66,12 @@ pub(crate) fn read_run(py: Python<'_>, path_or_bytes: &Bound<'_, PyAny>) -> PyRe
         let path: PathBuf = path_or_bytes.extract()?;
         py.detach(|| read_run_file(path)).or_raise()?
     };
-    Ok(PyRun::new(run, format))
+    Ok(PyRun::new(run, format, None))
 }
 
 impl PyRun {
-    pub(crate) fn new(run: Run, format: RunFormat) -> PyRun {
-        PyRun { run, format, stored: None, game: OnceLock::new() }
-    }
-
-    /// Takes the predictions for the run from an archive.
-    pub(crate) fn of_archive(self, archive: Archive, run_id: u32) -> PyRun {
-        PyRun { stored: Some((archive, run_id)), ..self }
+    pub(crate) fn new(run: Run, format: RunFormat, stored: Option<(Archive, u32)>) -> PyRun {
+        PyRun { run, format, stored, game: OnceLock::new() }
     }
 
     /// Returns the positions with the predictions, which are read at the first call.
@@ -133,16 +129,13 @@ impl PyRun {
     /// The engine reports the legal moves. For a step without values they follow from the rules of the game.
     #[getter]
     fn ev_legal<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let legal: Vec<u8> =
-            self.run.ev_legal().iter().flat_map(|&mask| (0..4).map(move |bit| mask >> bit & 1)).collect();
-        copied_array(py, &legal, "|b1", Some(4))
+        legal_array(py, self.run.ev_legal())
     }
 
     /// Whether each step has values: shape (steps,), bool.
     #[getter]
     fn has_evs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let has_evs: Vec<u8> = self.run.has_evs().iter().map(|&has| u8::from(has)).collect();
-        copied_array(py, &has_evs, "|b1", None)
+        copied_array(py, self.run.has_evs(), "|b1", None)
     }
 
     /// The board after the last move; every run file has one.

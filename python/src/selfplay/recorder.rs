@@ -56,26 +56,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 #[pyclass(frozen, name = "Recorder", module = "a2store.selfplay")]
 pub(crate) struct PyRecorder(pub(super) Recorder);
 
-/// The storage of a recorder.
-enum RecorderTarget<'py> {
-    Archive(Bound<'py, PyArchive>),
-    Folder(PathBuf),
-}
-
-impl<'a, 'py> FromPyObject<'a, 'py> for RecorderTarget<'py> {
-    type Error = PyErr;
-
-    fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
-        if let Ok(archive) = value.cast::<PyArchive>() {
-            return Ok(RecorderTarget::Archive(archive.to_owned()));
-        }
-        value.extract().map(RecorderTarget::Folder).map_err(|_| match value.get_type().name() {
-            Ok(found) => PyTypeError::new_err(format!("target: expected a folder or an Archive, found {found}")),
-            Err(error) => error,
-        })
-    }
-}
-
 /// A game that is being recorded. One thread at a time may use it.
 ///
 /// A game that is deleted before its end is abandoned.
@@ -100,7 +80,7 @@ impl PyRecorder {
     ))]
     fn new(
         py: Python<'_>,
-        target: RecorderTarget<'_>,
+        target: &Bound<'_, PyAny>,
         tag: String,
         engine: Option<String>,
         model_hash: Option<String>,
@@ -125,12 +105,14 @@ impl PyRecorder {
         options.max_disk_mb = max_disk_mb.map(Bounded::get);
         (options.sample_rate, options.rotate_steps) = (sample_rate, rotate_steps);
         options.rotate_every = rotate_secs.map(|secs| seconds("rotate_secs", secs)).transpose().or_raise()?;
-        let recorder = match target {
-            RecorderTarget::Archive(archive) => {
-                let archive = archive.get().archive();
-                logged(py, || Recorder::into_archive(&archive, options))
-            }
-            RecorderTarget::Folder(folder) => logged(py, || Recorder::create(folder, options)),
+        let recorder = if let Ok(archive) = target.cast::<PyArchive>() {
+            let archive = archive.get().archive();
+            logged(py, || Recorder::into_archive(&archive, options))
+        } else if let Ok(folder) = target.extract::<PathBuf>() {
+            logged(py, || Recorder::create(folder, options))
+        } else {
+            let found = target.get_type().name()?;
+            return Err(PyTypeError::new_err(format!("target: expected a folder or an Archive, found {found}")));
         };
         Ok(PyRecorder(recorder.or_raise()?))
     }
