@@ -651,15 +651,13 @@ impl PyArchive {
     /// 0
     #[pyo3(signature = (*, version=None, dry_run=false))]
     fn restore<'py>(&self, py: Python<'py>, version: Option<PyVersion>, dry_run: bool) -> PyResult<Bound<'py, PyAny>> {
-        let version = version.unwrap_or_default().0;
-        self.change(py, HIDDEN, |archive, _, cancel| {
-            let report = Archive::restore(archive.path(), version, dry_run, &archive.storage_options(), cancel)?;
-            if report.done {
-                archive.refresh()?;
-            }
-            Ok(report)
-        })?
-        .into_instance(py)
+        let archive = self.archive();
+        let storage = PyStorageOptions(archive.storage_options());
+        let report = restore(py, archive.path().to_path_buf(), version, dry_run, Some(storage))?;
+        if report.getattr("done")?.is_truthy()? {
+            self.refresh(py)?;
+        }
+        Ok(report)
     }
 
     /// Name a version, so that ``expire`` keeps it. A name that the version already has is no error.
