@@ -22,7 +22,6 @@ use a2store::system::machine::filled;
 use a2store::table::{AttachedColumn, FromRunsOptions, HeldOut, RowFilter, StepTable};
 use pyo3::exceptions::{PyKeyError, PyUserWarning, PyValueError};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyCapsule, PyDict};
 use pyo3_arrow::error::PyArrowResult;
 use std::ffi::CString;
@@ -64,12 +63,11 @@ use std::sync::Arc;
 #[pyclass(frozen, name = "StepTable", module = "a2store")]
 pub(crate) struct PyStepTable {
     pub(super) table: StepTable,
-    dtype: PyOnceLock<Py<PyAny>>,
 }
 
 impl PyStepTable {
     pub(crate) fn new(table: StepTable) -> PyStepTable {
-        PyStepTable { table, dtype: PyOnceLock::new() }
+        PyStepTable { table }
     }
 }
 
@@ -172,9 +170,6 @@ impl PyStepTable {
     /// The structured NumPy type of a row, with the offsets of the fields and ``itemsize == stride``.
     #[getter]
     fn dtype<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        if let Some(dtype) = self.dtype.get(py) {
-            return Ok(dtype.bind(py).clone());
-        }
         let layout = self.table.layout();
         let (mut names, mut formats, mut offsets) = (Vec::new(), Vec::new(), Vec::new());
         for (name, format, values, offset) in layout.numpy_fields() {
@@ -187,8 +182,7 @@ impl PyStepTable {
         fields.set_item("formats", formats)?;
         fields.set_item("offsets", offsets)?;
         fields.set_item("itemsize", layout.stride())?;
-        let dtype = py.import("numpy")?.call_method1("dtype", (fields,))?;
-        Ok(self.dtype.get_or_init(py, || dtype.unbind()).bind(py).clone())
+        py.import("numpy")?.call_method1("dtype", (fields,))
     }
 
     /// Return the rows as a structured array: shape (rows,), of type ``table.dtype``.
