@@ -515,9 +515,7 @@ impl PyArchive {
     /// >>> columns |= {"legal_mask": predictions["ev_legal"], "argmax_head": np.array([3, 0, 3], "u1")}
     /// >>> archive.annotate("model-v1", pa.table(columns), partial=True)
     /// AnnotateReport(model='model-v1', num_runs=1, num_rows=3)
-    #[pyo3(signature = (
-        model, annotations, *, replace=false, partial=false, progress=None
-    ))]
+    #[pyo3(signature = (model, annotations, *, replace=false, partial=false, progress=None))]
     fn annotate<'py>(
         &self,
         py: Python<'py>,
@@ -530,19 +528,20 @@ impl PyArchive {
         let mut options = AnnotateOptions::default();
         options.replace = replace;
         options.partial = partial;
-        let report = if is_path(annotations)? {
-            let folder: PathBuf = annotations.extract()?;
-            self.change(py, progress, |archive, progress, cancel| {
-                archive.annotate(model, AnnotationInput::Folder(&folder), &options, progress, cancel)
-            })?
+        let folder: PathBuf;
+        let rows;
+        let input = if is_path(annotations)? {
+            folder = annotations.extract()?;
+            AnnotationInput::Folder(&folder)
         } else {
             let (schema, batches) = batches_of(("annotations", "a folder's path"), model, annotations)?;
-            self.change(py, progress, |archive, progress, cancel| {
-                let rows = concat_batches(&schema, &batches).map_err(Error::other)?;
-                archive.annotate(model, AnnotationInput::Rows(&rows), &options, progress, cancel)
-            })?
+            rows = py.detach(|| concat_batches(&schema, &batches)).map_err(Error::other).or_raise()?;
+            AnnotationInput::Rows(&rows)
         };
-        report.into_instance(py)
+        self.change(py, progress, |archive, progress, cancel| {
+            archive.annotate(model, input, &options, progress, cancel)
+        })?
+        .into_instance(py)
     }
 
     /// Drop a model's annotations, in a new commit, and return what was dropped.

@@ -206,9 +206,8 @@ impl PyVectorEnv {
     /// >>> env.seed
     /// 2
     #[pyo3(signature = (seed=None))]
-    fn reset(&mut self, seed: Option<U64>) -> PyResult<()> {
+    fn reset(&mut self, seed: Option<U64>) {
         self.env.reset(seed.map_or(self.env.seed(), Bounded::get));
-        Ok(())
     }
 
     fn __repr__(&self) -> String {

@@ -50,8 +50,8 @@ pub(crate) struct PyPlayer {
 impl PyPlayer {
     #[new]
     #[pyo3(signature = (depth=1, *, workers=None))]
-    fn new(#[pyo3(from_py_with = Depth::int)] depth: u8, workers: Option<Workers>) -> PyResult<PyPlayer> {
-        Ok(PyPlayer { depth, workers: workers.map(Bounded::get) })
+    fn new(#[pyo3(from_py_with = Depth::int)] depth: u8, workers: Option<Workers>) -> PyPlayer {
+        PyPlayer { depth, workers: workers.map(Bounded::get) }
     }
 
     /// Returns the player's moves on boards, as a policy does; 0 where no move is legal.
