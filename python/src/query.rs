@@ -380,11 +380,11 @@ impl PyQuery {
             None => Some(self.query.clone()),
         };
         let Some(query) = filtered else { return Ok(None) };
-        let Some(names) = columns else { return Ok(Some(PyQuery::internal(query))) };
+        let Some(names) = columns else { return Ok(Some(PyQuery { query, call: None })) };
         let schema = query.schema();
         let places = names.iter().map(|name| schema.index_of(name).map_err(|error| Error::query(error.to_string())));
         let places = places.collect::<Result<Vec<_>, _>>().or_raise()?;
-        Ok(Some(PyQuery::internal(query.select(&places).or_raise()?)))
+        Ok(Some(PyQuery { query: query.select(&places).or_raise()?, call: None }))
     }
 
     /// Run the query and return its columns as NumPy arrays by name, by way of pyarrow.
