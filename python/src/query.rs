@@ -7,7 +7,7 @@ use super::table::PyStepTable;
 use crate::error::{OrRaise, raised};
 use crate::support::arrow::{ArrowBatch, ArrowSchema, columns_and_types, stream_capsule};
 use crate::support::integers::{Bounded, Positive, U64};
-use crate::support::interrupt::{cancellable, checking, interruptible, signals};
+use crate::support::interrupt::{cancellable, checking, interruptible, raised_again};
 use crate::support::progress::ProgressOption;
 use crate::support::values::names_from;
 use a2store::Query;
@@ -50,7 +50,8 @@ impl Rows {
         requested_schema: Option<Bound<'py, PyCapsule>>,
     ) -> PyArrowResult<Bound<'py, PyCapsule>> {
         let stream = cancellable(py, |cancel| self.query.stream(cancel))?;
-        let reader = ArrowReader { stream, cancel: signals(), failure: Arc::clone(&self.failure) };
+        let cancel = CancellationToken::polling(raised_again);
+        let reader = ArrowReader { stream, cancel, failure: Arc::clone(&self.failure) };
         stream_capsule(py, reader, requested_schema)
     }
 }

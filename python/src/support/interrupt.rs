@@ -130,15 +130,10 @@ pub(crate) fn checking<T: Send>(
     signal.map_or_else(|| outcome.or_raise(), Err)
 }
 
-/// Returns a token that stops a stream when a signal arrives. The code that reads the stream sees only an error. So
-/// the signal is raised again, and the interpreter handles it after that code has returned.
-pub(crate) fn signals() -> CancellationToken {
-    CancellationToken::polling(raised_again)
-}
-
-/// Returns whether a signal has arrived, and raises it again.
+/// Returns whether a signal has arrived, and raises it again. A signal stops a stream, and the code that reads the
+/// stream sees only an error. The interpreter handles the signal after that code has returned.
 #[allow(unsafe_code)]
-fn raised_again() -> bool {
+pub(crate) fn raised_again() -> bool {
     use pyo3::ffi::{PyErr_CheckSignals, PyErr_Clear, PyErr_SetInterrupt, PyGILState_Ensure, PyGILState_Release};
     // Do not use PyO3 here, because it keeps its own count of attachments. Foreign code, called from a frame of PyO3,
     // may have released the interpreter before it reads. SAFETY: between the first and the last call this thread is
