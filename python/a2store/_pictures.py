@@ -2,48 +2,65 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from io import BytesIO
+from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from ._a2store import Run, _exponents
+from ._integers import any_integer
+from ._packages import needed
 
 if TYPE_CHECKING:
     from PIL import Image, ImageFont
 
+SIZE = 240
+"""The width of a picture in pixels."""
 FRAME = "#a59a8e"
-FEWEST_SECONDS = 0.02
-"""Browsers show shorter frames for a tenth of a second."""
+MAX_BOARDS = 1_000
 
 
-def animated_gif(boards: list[bytes], colors: list[tuple[str, str]], size: int, seconds: float) -> bytes:
-    """Return an endless GIF. A board is sixteen exponents; a color is that of a tile and that of its number."""
+def write_gif(run: Run, path: Path, steps: Iterable[int] | None, seconds: float, colors: list[tuple[str, str]]) -> None:
+    """Write positions of a run as an endless GIF. A color is that of a tile and that of its number."""
+    places: Sequence[int] = range(len(run) + (run.final_board is not None))
+    if steps is not None:
+        # One more than allowed shows that there are too many.
+        places = [any_integer("steps", step) for step in islice(steps, MAX_BOARDS + 1)]
+    if not 1 <= len(places) <= MAX_BOARDS:
+        raise ValueError(f"steps: expected 1 to {MAX_BOARDS} positions, found {len(places)}")
+    boards = [run.position(place).board for place in places]
+    # A GIF stores the time of a frame as 16 bits, in hundredths of a second.
+    if not 0.02 <= seconds <= 655:
+        raise ValueError(f"seconds: expected 0.02 to 655, found {seconds:g}")
+    needed("pillow", "to_gif")
     from PIL import ImageFont
 
     # Longer numbers have smaller digits, so that 65,536 fits its tile.
     shares = {1: 0.1, 2: 0.1, 3: 0.085, 4: 0.068, 5: 0.055}
-    fonts = {digits: ImageFont.load_default(size * share) for digits, share in shares.items()}
-    frames = [_frame(board, colors, size, fonts) for board in boards]
+    fonts = {digits: ImageFont.load_default(SIZE * share) for digits, share in shares.items()}
+    frames = [_frame(_exponents(board.board, board.tile_65536_mask), colors, fonts) for board in boards]
     file = BytesIO()
-    duration = round(max(seconds, FEWEST_SECONDS) * 1000)
-    frames[0].save(file, "gif", save_all=True, append_images=frames[1:], duration=duration, loop=0, optimize=False)
-    return file.getvalue()
+    frames[0].save(
+        file, "gif", save_all=True, append_images=frames[1:], duration=round(seconds * 1000), loop=0, optimize=False
+    )
+    path.write_bytes(file.getvalue())
 
 
 def _frame(
-    board: bytes,
-    colors: list[tuple[str, str]],
-    size: int,
-    fonts: dict[int, ImageFont.FreeTypeFont | ImageFont.ImageFont],
+    board: bytes, colors: list[tuple[str, str]], fonts: dict[int, ImageFont.FreeTypeFont | ImageFont.ImageFont]
 ) -> Image.Image:
     from PIL import Image, ImageDraw
 
-    image = Image.new("RGB", (size, size), FRAME)
+    image = Image.new("RGB", (SIZE, SIZE), FRAME)
     draw = ImageDraw.Draw(image)
-    gap = size / 41
-    cell = (size - 5 * gap) / 4
+    gap = SIZE / 41
+    cell = (SIZE - 5 * gap) / 4
     for row, exponents in enumerate(board[at : at + 4] for at in range(0, 16, 4)):
         for column, exp in enumerate(exponents):
             left, top = gap + column * (cell + gap), gap + row * (cell + gap)
             back, front = colors[exp]
-            draw.rounded_rectangle((left, top, left + cell, top + cell), radius=size / 60, fill=back)
+            draw.rounded_rectangle((left, top, left + cell, top + cell), radius=SIZE / 60, fill=back)
             if exp > 0:
                 text = str(2**exp)
                 draw.text((left + cell / 2, top + cell / 2), text, fill=front, font=fonts[len(text)], anchor="mm")

@@ -4,13 +4,13 @@ use super::query_call::PyQuery;
 use super::run::PyRun;
 use super::sql::{LimitArguments, batches_of, named_params};
 use super::view::{PyView, view};
-use crate::error::{OrRaise, Raised};
+use crate::error::{OrRaise, raised};
 use crate::support::arrow::{ArrowBatch, ArrowSchema};
 use crate::support::integers::{Bounded, Positive, U16, U32, U64, Workers};
 use crate::support::interrupt::{abandonable, cancellable, interruptible};
-use crate::support::progress::ProgressOption;
+use crate::support::progress::{HIDDEN, ProgressOption};
 use crate::support::results::{IntoInstance, instances, is_first, skips_errors};
-use crate::support::values::{Location, is_path, params as bound_params, paths_from, seconds};
+use crate::support::values::{is_path, location, params as bound_params, paths_from, seconds};
 use a2store::archive::{
     AnnotateOptions, AnnotationInput, Archive, CompactOptions, ExpireOptions, IngestOptions, Phases, StorageOptions,
     TableName, VersionName,
@@ -25,7 +25,7 @@ use a2store_explore::{Report, ReportOptions, ViewOptions};
 use arrow::compute::concat_batches;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyInt, PyString, PyTuple, PyType};
+use pyo3::types::{IntoPyDict, PyBool, PyDict, PyInt, PyString, PyTuple, PyType};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -120,7 +120,7 @@ impl PyArchive {
     fn change<T: Send>(
         &self,
         py: Python<'_>,
-        progress: impl Into<ProgressOption>,
+        progress: Option<ProgressOption>,
         work: impl FnOnce(&mut Archive, &dyn Progress, &CancellationToken) -> Result<T> + Send,
     ) -> PyResult<T> {
         let before = self.archive();
@@ -175,13 +175,13 @@ pub(crate) fn open(
     }
     if let Some(PyVersion(version)) = version {
         let expected = "no version, because a new archive has none to choose";
-        return Err(Error::argument("version", expected, version).raised());
+        return Err(raised(Error::argument("version", expected, version)));
     }
     let options = storage_options.unwrap_or_default().0;
     let open = move |_: &dyn Progress, cancel: &CancellationToken| {
         Archive::open_or_create(path, Phases::default(), &options, cancel)
     };
-    Ok(PyArchive { executor, ..PyArchive::new(abandonable(py, Some(false), open)?) })
+    Ok(PyArchive { executor, ..PyArchive::new(abandonable(py, HIDDEN, open)?) })
 }
 
 fn open_at(
@@ -193,7 +193,7 @@ fn open_at(
 ) -> PyResult<PyArchive> {
     let options = storage_options.unwrap_or_default().0;
     let version = version.unwrap_or_default().0;
-    let archive = abandonable(py, Some(false), move |_, _| Archive::open_with(path, version, &options))?;
+    let archive = abandonable(py, HIDDEN, move |_, _| Archive::open_with(path, version, &options))?;
     let checksums = checksums.unwrap_or(archive.has_checksums());
     Ok(PyArchive::new(archive.with_checksums(checksums)))
 }
@@ -262,7 +262,7 @@ pub(crate) fn restore<'py>(
     let (storage, version) = (storage_options.unwrap_or_default().0, version.unwrap_or_default().0);
     let restore =
         move |_: &dyn Progress, cancel: &CancellationToken| Archive::restore(path, version, dry_run, &storage, cancel);
-    let report = if dry_run { abandonable(py, Some(false), restore) } else { interruptible(py, Some(false), restore) };
+    let report = if dry_run { abandonable(py, HIDDEN, restore) } else { interruptible(py, HIDDEN, restore) };
     report?.into_instance(py)
 }
 
@@ -290,7 +290,6 @@ pub(crate) fn restore<'py>(
     paths, out, *, format, by_step=false, compact=false, compress="none", align=None, shard_rows=None,
     moves=None, workers=None, progress=None, on_error="raise"
 ))]
-#[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)] // The shape that pyo3 asks for.
 pub(crate) fn convert<'py>(
     py: Python<'py>,
     paths: &Bound<'_, PyAny>,
@@ -367,7 +366,7 @@ impl PyArchive {
     ) -> PyResult<PyArchive> {
         let phases = phases.map_or_else(|| Ok(Phases::default()), phases_from)?;
         let options = storage_options.unwrap_or_default().0;
-        let new = abandonable(py, Some(false), move |_, cancel| Archive::create_with(path, phases, &options, cancel))?;
+        let new = abandonable(py, HIDDEN, move |_, cancel| Archive::create_with(path, phases, &options, cancel))?;
         Ok(PyArchive::new(new))
     }
 
@@ -434,7 +433,7 @@ impl PyArchive {
     fn refresh(&self, py: Python<'_>) -> PyResult<()> {
         let before = self.archive();
         let mut archive = before.clone();
-        let archive = abandonable(py, Some(false), move |_, _| archive.refresh().map(|()| archive))?;
+        let archive = abandonable(py, HIDDEN, move |_, _| archive.refresh().map(|()| archive))?;
         self.move_on(&before, archive);
         Ok(())
     }
@@ -516,9 +515,7 @@ impl PyArchive {
     /// >>> columns |= {"legal_mask": predictions["ev_legal"], "argmax_head": np.array([3, 0, 3], "u1")}
     /// >>> archive.annotate("model-v1", pa.table(columns), partial=True)
     /// AnnotateReport(model='model-v1', num_runs=1, num_rows=3)
-    #[pyo3(signature = (
-        model, annotations, *, replace=false, partial=false, progress=None
-    ))]
+    #[pyo3(signature = (model, annotations, *, replace=false, partial=false, progress=None))]
     fn annotate<'py>(
         &self,
         py: Python<'py>,
@@ -531,19 +528,20 @@ impl PyArchive {
         let mut options = AnnotateOptions::default();
         options.replace = replace;
         options.partial = partial;
-        let report = if is_path(annotations)? {
-            let folder: PathBuf = annotations.extract()?;
-            self.change(py, progress, |archive, progress, cancel| {
-                archive.annotate(model, AnnotationInput::Folder(&folder), &options, progress, cancel)
-            })?
+        let folder: PathBuf;
+        let rows;
+        let input = if is_path(annotations)? {
+            folder = annotations.extract()?;
+            AnnotationInput::Folder(&folder)
         } else {
             let (schema, batches) = batches_of(("annotations", "a folder's path"), model, annotations)?;
-            self.change(py, progress, |archive, progress, cancel| {
-                let rows = concat_batches(&schema, &batches).map_err(Error::other)?;
-                archive.annotate(model, AnnotationInput::Rows(&rows), &options, progress, cancel)
-            })?
+            rows = py.detach(|| concat_batches(&schema, &batches)).map_err(Error::other).or_raise()?;
+            AnnotationInput::Rows(&rows)
         };
-        report.into_instance(py)
+        self.change(py, progress, |archive, progress, cancel| {
+            archive.annotate(model, input, &options, progress, cancel)
+        })?
+        .into_instance(py)
     }
 
     /// Drop a model's annotations, in a new commit, and return what was dropped.
@@ -559,7 +557,7 @@ impl PyArchive {
     /// >>> archive.drop_annotations("model-v1")
     /// ModelInfo(model='model-v1', num_rows=3, first_run_id=0, last_run_id=0)
     fn drop_annotations<'py>(&self, py: Python<'py>, model: &str) -> PyResult<Bound<'py, PyAny>> {
-        self.change(py, Some(false), |archive, _, cancel| archive.drop_annotations(model, cancel))?.into_instance(py)
+        self.change(py, HIDDEN, |archive, _, cancel| archive.drop_annotations(model, cancel))?.into_instance(py)
     }
 
     /// Return the models with annotations, in the order of their names.
@@ -635,7 +633,7 @@ impl PyArchive {
         options.older_than = duration("older_than", older_than, options.older_than)?;
         options.grace = duration("grace", grace, options.grace)?;
         options.dry_run = dry_run;
-        self.change(py, Some(false), |archive, _, cancel| archive.expire(&options, cancel))?.into_instance(py)
+        self.change(py, HIDDEN, |archive, _, cancel| archive.expire(&options, cancel))?.into_instance(py)
     }
 
     /// Make a new version with the files of an older version, and move this view to it.
@@ -652,15 +650,13 @@ impl PyArchive {
     /// 0
     #[pyo3(signature = (*, version=None, dry_run=false))]
     fn restore<'py>(&self, py: Python<'py>, version: Option<PyVersion>, dry_run: bool) -> PyResult<Bound<'py, PyAny>> {
-        let version = version.unwrap_or_default().0;
-        self.change(py, Some(false), |archive, _, cancel| {
-            let report = Archive::restore(archive.path(), version, dry_run, &archive.storage_options(), cancel)?;
-            if report.done {
-                archive.refresh()?;
-            }
-            Ok(report)
-        })?
-        .into_instance(py)
+        let archive = self.archive();
+        let storage = PyStorageOptions(archive.storage_options());
+        let report = restore(py, archive.path().to_path_buf(), version, dry_run, Some(storage))?;
+        if report.getattr("done")?.is_truthy()? {
+            self.refresh(py)?;
+        }
+        Ok(report)
     }
 
     /// Name a version, so that ``expire`` keeps it. A name that the version already has is no error.
@@ -677,7 +673,7 @@ impl PyArchive {
     #[pyo3(signature = (name, version=None))]
     fn tag(&self, py: Python<'_>, name: String, version: Option<U64>) -> PyResult<()> {
         let (archive, version) = (self.archive(), version.map(Bounded::get));
-        abandonable(py, Some(false), move |_, _| archive.tag(&name, version))
+        abandonable(py, HIDDEN, move |_, _| archive.tag(&name, version))
     }
 
     /// Return the tags of the archive with their versions, in the order of their names.
@@ -690,7 +686,7 @@ impl PyArchive {
     /// {'baseline-3': 2, 'first': 1}
     fn tags(&self, py: Python<'_>) -> PyResult<BTreeMap<String, u64>> {
         let archive = self.archive();
-        abandonable(py, Some(false), move |_, _| archive.tags())
+        abandonable(py, HIDDEN, move |_, _| archive.tags())
     }
 
     /// Remove a tag. The version itself stays until it expires.
@@ -705,7 +701,7 @@ impl PyArchive {
     /// {}
     fn untag(&self, py: Python<'_>, name: String) -> PyResult<()> {
         let archive = self.archive();
-        abandonable(py, Some(false), move |_, _| archive.untag(&name).map(drop))
+        abandonable(py, HIDDEN, move |_, _| archive.untag(&name).map(drop))
     }
 
     /// Check the archive for problems, at its newest version and all other kept versions.
@@ -732,8 +728,8 @@ impl PyArchive {
 
     /// The archive's absolute folder, or its URL as a str.
     #[getter]
-    fn path(&self) -> Location {
-        Location::from(self.archive().path())
+    fn path<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        location(py, self.archive().path())
     }
 
     /// The version of this view; the empty archive is version 1.
@@ -758,10 +754,7 @@ impl PyArchive {
     #[getter]
     fn phases<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let phases = self.archive().phases();
-        let dict = PyDict::new(py);
-        dict.set_item("mid", phases.mid)?;
-        dict.set_item("late", phases.late)?;
-        Ok(dict)
+        [("mid", phases.mid), ("late", phases.late)].into_py_dict(py)
     }
 
     /// Return the schema of a table, which is the same at every version.
@@ -788,7 +781,7 @@ impl PyArchive {
     /// 1 create 0
     fn history<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let archive = self.archive();
-        instances(py, abandonable(py, Some(false), move |_, _| archive.history())?)
+        instances(py, abandonable(py, HIDDEN, move |_, _| archive.history())?)
     }
 
     /// Return the absolute paths, or URLs, of a table's Parquet files at this version, in order of their run ids.
@@ -855,7 +848,6 @@ impl PyArchive {
         query, params=None, *, tables=None, memory_limit=None, spill_limit=None, spill_folder=None, row_limit=None,
         byte_limit=None, time_limit=None
     ))]
-    #[allow(clippy::too_many_arguments)] // The shape that pyo3 asks for.
     fn sql<'py>(
         &self,
         py: Python<'py>,
@@ -901,7 +893,7 @@ impl PyArchive {
         let (archive, run_id) = (self.archive(), run_id.get());
         let stored = cancellable(py, |cancel| archive.run(run_id, cancel))?;
         let format = stored.format();
-        Ok(PyRun::new(stored.run, format).of_archive(archive, run_id))
+        Ok(PyRun::new(stored.run, format, Some((archive, run_id))))
     }
 
     /// Explore the archive in a browser: runs, replays, positions, SQL, and the report.
@@ -1007,7 +999,6 @@ impl PyArchive {
         name, /, *, memory_limit=None, spill_limit=None, spill_folder=None, row_limit=None, byte_limit=None,
         time_limit=None, **params
     ))]
-    #[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)] // The shape that pyo3 asks for.
     fn query<'py>(
         &self,
         py: Python<'py>,
@@ -1072,7 +1063,6 @@ impl PyArchive {
         query, out, *, format="original", params=None, by_step=false, compact=false, compress="none", align=None,
         shard_rows=None, moves=None, on_error="raise", workers=None, progress=None
     ))]
-    #[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)] // The shape that pyo3 asks for.
     fn export_runs<'py>(
         &self,
         py: Python<'py>,

@@ -4,7 +4,6 @@ use crate::error::OrRaise;
 use crate::support::arrow::batch_capsules;
 use crate::support::memory::{Memory, Owner};
 use crate::support::numpy::array;
-use crate::support::packages::needed;
 use a2store::table::{Batch, ElementType};
 use pyo3::exceptions::{PyAttributeError, PyKeyError};
 use pyo3::prelude::*;
@@ -140,8 +139,7 @@ impl PyBatch {
     /// torch.Size([2, 16])
     #[pyo3(signature = (device=None))]
     fn to_torch<'py>(slf: &Bound<'py, Self>, device: Option<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
-        needed(slf.py(), "torch", "to_torch")?;
-        slf.py().import("a2store._tensors")?.call_method1("to_device", (slf, device))
+        slf.py().import("a2store._packages")?.call_method1("to_torch", (slf, device))
     }
 
     /// Return all columns as JAX arrays by name.
@@ -154,8 +152,7 @@ impl PyBatch {
     /// Raises ``ImportError`` if jax is not installed.
     #[pyo3(signature = (device=None))]
     fn to_jax<'py>(slf: &Bound<'py, Self>, device: Option<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
-        needed(slf.py(), "jax", "to_jax")?;
-        slf.py().import("a2store._jax")?.call_method1("arrays", (slf, device))
+        slf.py().import("a2store._packages")?.call_method1("to_jax", (slf, device))
     }
 
     fn __getitem__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
@@ -183,7 +180,7 @@ impl PyBatch {
     ///
     /// >>> table.take([0]).to_dict()["move"].dtype
     /// dtype('uint8')
-    pub(crate) fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let dict = PyDict::new(py);
         for (index, column) in self.batch.columns().enumerate() {
             dict.set_item(column.name, self.array(py, index)?)?;

@@ -1,7 +1,8 @@
 //! What the classes of boards, positions and pages in Python need: `python/a2store/_boards.py` and `_pages.py`.
 
-use crate::error::{OrRaise, Raised};
+use crate::error::OrRaise;
 use crate::support::integers::{Bounded, U16, U64};
+use crate::support::results::is_first;
 use a2store::board::{Board, Move, Palette, WideBoard, board_svg};
 use a2store::error::Error;
 use a2store::system::publish::Output;
@@ -21,18 +22,14 @@ pub(crate) fn exponents(board: U64, tile_65536_mask: U16) -> PyResult<[u8; 16]> 
 #[pyfunction]
 #[pyo3(name = "_board_svg")]
 pub(crate) fn svg(board: U64, tile_65536_mask: U16, size: Bounded<u32, 1, 10_000>, colors: &str) -> PyResult<String> {
-    let palette = match colors {
-        "classic" => Palette::Classic,
-        "viridis" => Palette::Viridis,
-        _ => return Err(Error::argument("colors", "\"classic\" or \"viridis\"", format!("{colors:?}")).raised()),
-    };
+    let is_classic = is_first("colors", colors, ["classic", "viridis"]).or_raise()?;
+    let palette = if is_classic { Palette::Classic } else { Palette::Viridis };
     Ok(board_svg(WideBoard::new(Board(board.get()), tile_65536_mask.get()).or_raise()?, palette, size.get()))
 }
 
 /// Write text to a file. Replace an existing file atomically.
 #[pyfunction]
 #[pyo3(name = "_write_page")]
-#[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
 pub(crate) fn write_page(py: Python<'_>, path: PathBuf, page: &str) -> PyResult<()> {
     py.detach(|| {
         let output = Output::create(&path).or_raise()?;

@@ -1,7 +1,7 @@
 //! Conversion of the crate's errors to Python's own exceptions where they exist, else to subclasses of `a2store.Error`.
 
 use super::cluster::EngineError;
-use crate::support::values::Location;
+use crate::support::values::location;
 use a2store::error::{Error, ErrorKind};
 use pyo3::exceptions::{PyIndexError, PyKeyboardInterrupt, PyMemoryError, PyOSError, PyValueError};
 use pyo3::prelude::*;
@@ -13,18 +13,7 @@ pub(crate) trait OrRaise<T> {
 
 impl<T> OrRaise<T> for Result<T, Error> {
     fn or_raise(self) -> PyResult<T> {
-        self.map_err(|error| exception_of(&error))
-    }
-}
-
-/// An error of a2store as an exception.
-pub(crate) trait Raised {
-    fn raised(self) -> PyErr;
-}
-
-impl Raised for Error {
-    fn raised(self) -> PyErr {
-        exception_of(&self)
+        self.map_err(raised)
     }
 }
 
@@ -39,19 +28,20 @@ impl From<PyErr> for Exception {
 
 impl From<Error> for Exception {
     fn from(error: Error) -> Exception {
-        Exception(error.raised())
+        Exception(raised(error))
     }
 }
 
-fn exception_of(error: &Error) -> PyErr {
+/// Returns an error of a2store as an exception.
+pub(crate) fn raised(error: Error) -> PyErr {
     let message = error.to_string();
     match error.kind() {
-        ErrorKind::Io { source, .. } => return io_error(source, error),
+        ErrorKind::Io { source, .. } => return io_error(source, &error),
         ErrorKind::Argument { .. } => return PyValueError::new_err(message),
         ErrorKind::IndexOutOfBounds { .. } => return PyIndexError::new_err(message),
         ErrorKind::OutOfMemory { .. } => return PyMemoryError::new_err(message),
         ErrorKind::Cancelled => return PyKeyboardInterrupt::new_err(()),
-        ErrorKind::Task { source, .. } => return task_error(source.as_ref(), error),
+        ErrorKind::Task { source, .. } => return task_error(source.as_ref(), &error),
         _ => {}
     }
     let class = match error.kind() {
@@ -71,7 +61,7 @@ fn exception_of(error: &Error) -> PyErr {
         ErrorKind::StateMismatch { .. } => "StateMismatchError",
         _ => "Error",
     };
-    Python::attach(|py| own_error(py, class, message, error).unwrap_or_else(|other| other))
+    Python::attach(|py| own_error(py, class, message, &error).unwrap_or_else(|other| other))
 }
 
 /// Returns the exception that a worker raised, or a `ClusterError` for one of the engine.
@@ -91,12 +81,12 @@ fn task_error(source: &(dyn std::error::Error + Send + Sync + 'static), error: &
 /// Makes an exception of a class in `python/a2store/_errors.py`, which documents its attributes.
 fn own_error(py: Python<'_>, class: &str, message: String, error: &Error) -> PyResult<PyErr> {
     let exception = py.import("a2store._errors")?.getattr(class)?.call1((message,))?;
-    let location = error.location();
+    let place = error.location();
     exception.setattr("kind", error.kind_name())?;
-    exception.setattr("path", error.path().map(Location::from))?;
-    exception.setattr("run", location.and_then(|location| location.run))?;
-    exception.setattr("offset", location.and_then(|location| location.offset))?;
-    exception.setattr("step", location.and_then(|location| location.step))?;
+    exception.setattr("path", error.path().map(|path| location(py, path)).transpose()?)?;
+    exception.setattr("run", place.and_then(|place| place.run))?;
+    exception.setattr("offset", place.and_then(|place| place.offset))?;
+    exception.setattr("step", place.and_then(|place| place.step))?;
     Ok(PyErr::from_value(exception))
 }
 

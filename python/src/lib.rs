@@ -3,6 +3,9 @@
 //! Entry point: the module function `_a2store`. Invariant: long operations run without the interpreter's lock, and
 //! Ctrl-C stops them within a fraction of a second.
 
+// The shape that pyo3 asks for.
+#![allow(clippy::needless_pass_by_value, clippy::too_many_arguments)]
+
 mod archive;
 mod batch;
 mod cluster;
@@ -19,7 +22,6 @@ mod shard;
 mod sql;
 mod support;
 mod table;
-mod table_items;
 mod view;
 
 use a2store::archive::{TableName, table_schema};
@@ -80,7 +82,6 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
 /// - ``args``: the command's name, then its arguments.
 #[pyfunction]
 #[pyo3(name = "_run_command")]
-#[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
 fn run_command(py: Python<'_>, args: Vec<std::ffi::OsString>) -> u8 {
     py.detach(|| match args.first().is_some_and(|name| name == "a2pack") {
         true => a2store_cli::a2pack(args),

@@ -68,9 +68,8 @@ impl PyLoader {
     /// >>> loader.set_epoch(1)
     /// >>> loader.epoch
     /// 1
-    fn set_epoch(&self, epoch: U64) -> PyResult<()> {
+    fn set_epoch(&self, epoch: U64) {
         self.0.set_epoch(epoch.get());
-        Ok(())
     }
 
     /// Skip batches of the epoch: the next iteration begins after them.
@@ -87,9 +86,8 @@ impl PyLoader {
     /// >>> loader.skip_batches(20)
     /// >>> sum(len(batch) for batch in loader)
     /// 9320
-    fn skip_batches(&self, n: U64) -> PyResult<()> {
+    fn skip_batches(&self, n: U64) {
         self.0.skip_batches(n.get());
-        Ok(())
     }
 
     /// Return the loader's position after the batches returned so far; prefetched batches do not count.

@@ -40,7 +40,6 @@ use pyo3::types::PyMapping;
     tables, batch_size=4096, *, seed=0, epoch=0, num_samples=None, drop_last=false, rank=0, world_size=1,
     tokens="uint8", symmetries=false, columns=None, prefetch=2
 ))]
-#[allow(clippy::too_many_arguments)] // The shape that pyo3 asks for.
 pub(crate) fn mix(
     py: Python<'_>,
     tables: &Bound<'_, PyAny>,

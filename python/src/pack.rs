@@ -2,12 +2,12 @@
 
 use super::run::PyRun;
 use super::table::PyStepTable;
-use crate::error::{OrRaise, Raised};
+use crate::error::{OrRaise, raised};
 use crate::support::indices::row_indices;
 use crate::support::integers::{Bounded, U64, Workers};
 use crate::support::interrupt::{cancellable, checking, interruptible};
 use crate::support::numpy::copied_array;
-use crate::support::progress::ProgressOption;
+use crate::support::progress::{HIDDEN, ProgressOption};
 use crate::support::results::{IntoInstance, skips_errors};
 use a2store::error::{Error, ErrorKind, Result};
 use a2store::format::{JsonlOptions, PackReader, Rejected, RunFormat, RunSource, ValidateOptions};
@@ -37,7 +37,6 @@ pub(crate) struct PyPack(PackReader);
 #[pymethods]
 impl PyPack {
     #[new]
-    #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
     fn new(py: Python<'_>, path: PathBuf, checksums: bool) -> PyResult<PyPack> {
         Ok(PyPack(py.detach(|| PackReader::open(&path)).or_raise()?.with_checksums(checksums)))
     }
@@ -60,7 +59,6 @@ impl PyPack {
     /// Decode runs in parallel. Return the sound runs, and the exceptions of the others.
     ///
     /// With ``skip_errors``, return instances of ``Rejected`` instead of exceptions, and none for removed runs.
-    #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
     fn decode_batch<'py>(
         &self,
         py: Python<'py>,
@@ -83,7 +81,7 @@ impl PyPack {
                     let path = pack.path().unwrap_or(Path::new("")).to_path_buf();
                     errors.push(Rejected::new(path, error).into_instance(py)?);
                 }
-                Err(error) => errors.push(error.raised().into_value(py).into_bound(py).into_any()),
+                Err(error) => errors.push(raised(error).into_value(py).into_bound(py).into_any()),
             }
         }
         Ok((sound, errors))
@@ -98,10 +96,8 @@ impl PyPack {
         let mut options = FromRunsOptions::default();
         options.workers = workers.map(Bounded::get);
         options.skip_errors = skips_errors(on_error).or_raise()?;
-        let read = interruptible(py, Some(false), |progress, cancel| {
-            StepTable::from_pack(&self.0, &options, progress, cancel)
-        });
-        Ok(PyStepTable::new(read?))
+        interruptible(py, HIDDEN, |progress, cancel| StepTable::from_pack(&self.0, &options, progress, cancel))
+            .map(PyStepTable::new)
     }
 
     /// Return whether each run is held out by a split of this share.
@@ -112,7 +108,6 @@ impl PyPack {
         copied_array(py, &is_held_out, "|b1", None)
     }
 
-    #[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)] // The shape that pyo3 asks for.
     fn to_jsonl<'py>(
         &self,
         py: Python<'py>,
@@ -225,14 +220,14 @@ pub(crate) fn places_of_rows<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let places = row_indices(py, indices, length)?;
     if let Some(&place) = places.iter().find(|&&place| place >= length) {
-        return Err(Error::from(ErrorKind::IndexOutOfBounds { index: place.into(), len: length }).raised());
+        return Err(raised(Error::from(ErrorKind::IndexOutOfBounds { index: place.into(), len: length })));
     }
     copied_array(py, &places, "<u8", None)
 }
 
 /// Returns a decoded run with the format of its index entry.
 fn pyrun(pack: &PackReader, index: usize, run: Run) -> PyRun {
-    PyRun::new(run, pack.format(index).unwrap_or(RunFormat::A2run2))
+    PyRun::new(run, pack.format(index).unwrap_or(RunFormat::A2run2), None)
 }
 
 /// Decodes runs on the shared threads, or on `workers` threads of a separate pool. Fails only if cancelled or without

@@ -4,11 +4,10 @@ use super::cluster;
 use super::query_call::{NOTEBOOK_ROWS, PyQuery};
 use super::shard::shard_from;
 use super::table::PyStepTable;
-use crate::error::{OrRaise, Raised};
+use crate::error::{OrRaise, raised};
 use crate::support::arrow::{ArrowBatch, ArrowSchema, columns_and_types, stream_capsule};
 use crate::support::integers::{Bounded, Positive, U64};
-use crate::support::interrupt::{cancellable, checking, interruptible, signals};
-use crate::support::packages::{needed, to_arrow, to_pandas, to_polars};
+use crate::support::interrupt::{cancellable, checking, interruptible, raised_again};
 use crate::support::progress::ProgressOption;
 use crate::support::values::names_from;
 use a2store::Query;
@@ -29,12 +28,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 impl PyQuery {
-    fn limited(slf: &Bound<'_, Self>, n: u64) -> PyResult<PyQuery> {
-        let (py, query) = (slf.py(), &slf.get().query);
-        let limited = py.detach(|| query.limit(n)).or_raise()?;
-        PyQuery::called(limited, slf.as_any(), "limit", (n,), &PyDict::new(py))
-    }
-
     fn write(&self, py: Python<'_>, path: PathBuf, format: RowFormat) -> PyResult<u64> {
         cancellable(py, move |cancel| self.query.write(path, format, cancel))
     }
@@ -57,23 +50,23 @@ impl Rows {
         requested_schema: Option<Bound<'py, PyCapsule>>,
     ) -> PyArrowResult<Bound<'py, PyCapsule>> {
         let stream = cancellable(py, |cancel| self.query.stream(cancel))?;
-        let reader = ArrowReader { stream, cancel: signals(), failure: Arc::clone(&self.failure) };
+        let cancel = CancellationToken::polling(raised_again);
+        let reader = ArrowReader { stream, cancel, failure: Arc::clone(&self.failure) };
         stream_capsule(py, reader, requested_schema)
     }
 }
 
 impl Rows {
-    /// Converts the result of a query. If the query fails, raises a2store's exception instead of the converter's.
-    fn converted<'py>(
-        query: &Bound<'py, PyQuery>,
-        convert: impl FnOnce(&Bound<'py, Rows>) -> PyResult<Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    /// Converts the result of a query, with a function of `a2store._packages`. If the query fails, raises a2store's
+    /// exception instead of the converter's.
+    fn converted<'py>(query: &Bound<'py, PyQuery>, function: &str) -> PyResult<Bound<'py, PyAny>> {
         let (py, failure) = (query.py(), Arc::<Mutex<Option<Error>>>::default());
         let rows = Bound::new(py, Rows { query: query.get().query.clone(), failure: Arc::clone(&failure) })?;
-        convert(&rows).map_err(|raised| match py.check_signals() {
+        let converted = py.import("a2store._packages")?.call_method1(function, (rows,));
+        converted.map_err(|error| match py.check_signals() {
             // A signal ends the stream, whose reader raises an error first.
             Err(signal) => signal,
-            Ok(()) => lock(&failure).take().map_or(raised, Raised::raised),
+            Ok(()) => lock(&failure).take().map_or(error, raised),
         })
     }
 }
@@ -156,8 +149,10 @@ impl PyQuery {
     /// >>> query = archive.sql("SELECT run_id, max_score FROM runs ORDER BY max_score DESC")
     /// >>> query.limit(2).to_polars().rows()
     /// [(16, 82292), (17, 46388)]
-    fn limit(slf: &Bound<'_, Self>, n: U64) -> PyResult<PyQuery> {
-        PyQuery::limited(slf, n.get())
+    fn limit(slf: &Bound<'_, Self>, #[pyo3(from_py_with = U64::int)] n: u64) -> PyResult<PyQuery> {
+        let (py, query) = (slf.py(), &slf.get().query);
+        let limited = py.detach(|| query.limit(n)).or_raise()?;
+        PyQuery::called(limited, slf.as_any(), "limit", (n,), &PyDict::new(py))
     }
 
     /// Return a query for the first rows of the result. It is ``limit`` with a default.
@@ -170,7 +165,7 @@ impl PyQuery {
     /// 5
     #[pyo3(signature = (n=5))]
     fn head(slf: &Bound<'_, Self>, #[pyo3(from_py_with = U64::int)] n: u64) -> PyResult<PyQuery> {
-        PyQuery::limited(slf, n)
+        PyQuery::limit(slf, n)
     }
 
     /// Return the call that made the query, for ``pickle``; unpickling plans the query again.
@@ -333,7 +328,7 @@ impl PyQuery {
     /// >>> archive.sql("SELECT max_score FROM runs").to_arrow().schema
     /// max_score: int64 not null
     fn to_arrow<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        Rows::converted(slf, to_arrow)
+        Rows::converted(slf, "to_arrow")
     }
 
     /// Run the query and return a ``pandas.DataFrame``, by way of pyarrow.
@@ -345,7 +340,7 @@ impl PyQuery {
     /// >>> int(archive.sql("SELECT max_score FROM runs").to_pandas()["max_score"].max())
     /// 82292
     fn to_pandas<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        Rows::converted(slf, to_pandas)
+        Rows::converted(slf, "to_pandas")
     }
 
     /// Run the query and return a ``polars.DataFrame``.
@@ -355,7 +350,7 @@ impl PyQuery {
     /// >>> archive.sql("SELECT max_score, highest_tile FROM runs").to_polars().shape
     /// (20, 2)
     fn to_polars<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        Rows::converted(slf, to_polars)
+        Rows::converted(slf, "to_polars")
     }
 
     /// Return a ``polars.LazyFrame`` of the result, which runs the query when polars collects the frame.
@@ -373,8 +368,7 @@ impl PyQuery {
     /// >>> frame.filter(pl.col("max_score") > 50_000).select("board", "move").collect().shape
     /// (3773, 2)
     fn lazy<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        needed(slf.py(), "polars", "lazy")?;
-        slf.py().import("a2store._polars")?.call_method1("scan", (slf,))
+        slf.py().import("a2store._packages")?.call_method1("lazy", (slf,))
     }
 
     /// Return a query for some columns of the rows that meet a condition; ``None`` if the query cannot evaluate it.
@@ -387,11 +381,11 @@ impl PyQuery {
             None => Some(self.query.clone()),
         };
         let Some(query) = filtered else { return Ok(None) };
-        let Some(names) = columns else { return Ok(Some(PyQuery::internal(query))) };
+        let Some(names) = columns else { return Ok(Some(PyQuery { query, call: None })) };
         let schema = query.schema();
         let places = names.iter().map(|name| schema.index_of(name).map_err(|error| Error::query(error.to_string())));
         let places = places.collect::<Result<Vec<_>, _>>().or_raise()?;
-        Ok(Some(PyQuery::internal(query.select(&places).or_raise()?)))
+        Ok(Some(PyQuery { query: query.select(&places).or_raise()?, call: None }))
     }
 
     /// Run the query and return its columns as NumPy arrays by name, by way of pyarrow.
@@ -407,8 +401,7 @@ impl PyQuery {
     /// >>> columns["max_score"][:3], columns["engine"][0]
     /// (array([11308, 14944, 21612]), 'a2store-expectimax-1')
     fn to_numpy<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        needed(slf.py(), "pyarrow", "to_numpy")?;
-        Rows::converted(slf, |rows| rows.py().import("a2store._numpy")?.call_method1("arrays", (rows,)))
+        Rows::converted(slf, "to_numpy")
     }
 
     /// Run the query, write its rows to a Parquet file as they are computed, and return their number.
@@ -537,7 +530,6 @@ impl PyQuery {
         *, columns=None, extra=None, chosen_ev="stored", memory_limit=None, path=None, shard=None, seed=0, round=0,
         progress=None
     ))]
-    #[allow(clippy::too_many_arguments)] // The shape that pyo3 asks for.
     fn materialize(
         &self,
         py: Python<'_>,

@@ -49,8 +49,4 @@ impl PyQuery {
         let call = py.import("functools")?.getattr("partial")?.call(PyTuple::new(py, whole)?, Some(keywords))?;
         Ok(PyQuery { query, call: Some(call.unbind()) })
     }
-
-    pub(crate) fn internal(query: Query) -> PyQuery {
-        PyQuery { query, call: None }
-    }
 }

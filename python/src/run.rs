@@ -2,15 +2,15 @@
 
 use super::display::position;
 use super::view::CallablePolicy;
-use crate::error::{OrRaise, Raised};
+use crate::error::{OrRaise, raised};
 use crate::support::indices::place;
 use crate::support::integers::AnyInt;
 use crate::support::interrupt::cancellable;
 use crate::support::numpy::copied_array;
-use crate::support::packages::needed;
 use crate::support::results::IntoInstance;
+use crate::support::steps::legal_array;
 use a2store::archive::Archive;
-use a2store::board::{Palette, WideBoard};
+use a2store::board::Palette;
 use a2store::error::Error;
 use a2store::format::{RunFormat, decode_run, encode_run, read_run as read_run_file};
 use a2store::run::Run;
@@ -19,9 +19,6 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::path::PathBuf;
 use std::sync::OnceLock;
-
-/// The width of an animated picture in pixels.
-const GIF_SIZE: u32 = 240;
 
 /// A run as a list, for errors.
 const POSITIONS: (&str, &str) = ("run", "positions");
@@ -69,17 +66,12 @@ pub(crate) fn read_run(py: Python<'_>, path_or_bytes: &Bound<'_, PyAny>) -> PyRe
         let path: PathBuf = path_or_bytes.extract()?;
         py.detach(|| read_run_file(path)).or_raise()?
     };
-    Ok(PyRun::new(run, format))
+    Ok(PyRun::new(run, format, None))
 }
 
 impl PyRun {
-    pub(crate) fn new(run: Run, format: RunFormat) -> PyRun {
-        PyRun { run, format, stored: None, game: OnceLock::new() }
-    }
-
-    /// Takes the predictions for the run from an archive.
-    pub(crate) fn of_archive(self, archive: Archive, run_id: u32) -> PyRun {
-        PyRun { stored: Some((archive, run_id)), ..self }
+    pub(crate) fn new(run: Run, format: RunFormat, stored: Option<(Archive, u32)>) -> PyRun {
+        PyRun { run, format, stored, game: OnceLock::new() }
     }
 
     /// Returns the positions with the predictions, which are read at the first call.
@@ -94,24 +86,6 @@ impl PyRun {
             }
         };
         Ok(self.game.get_or_init(|| game))
-    }
-
-    /// Returns the boards of an animated picture.
-    fn boards_of(&self, steps: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<WideBoard>> {
-        const MAX: usize = 1_000;
-        let positions = Replay::of_run(None, &self.run).positions;
-        let places: Vec<usize> = match steps {
-            None => (0..positions.len()).collect(),
-            Some(steps) => {
-                let of = |step: &Bound<'_, PyAny>| place(AnyInt::part("steps", step)?, positions.len(), POSITIONS);
-                // One more than allowed shows that there are too many.
-                steps.try_iter()?.take(MAX + 1).map(|step| of(&step?)).collect::<PyResult<_>>()?
-            }
-        };
-        if !(1..=MAX).contains(&places.len()) {
-            return Err(Error::argument("steps", format!("1 to {MAX} positions"), places.len()).raised());
-        }
-        Ok(places.into_iter().map(|place| positions[place].board).collect())
     }
 
     fn encode(&self, format: Option<&str>) -> PyResult<Vec<u8>> {
@@ -155,16 +129,13 @@ impl PyRun {
     /// The engine reports the legal moves. For a step without values they follow from the rules of the game.
     #[getter]
     fn ev_legal<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let legal: Vec<u8> =
-            self.run.ev_legal().iter().flat_map(|&mask| (0..4).map(move |bit| mask >> bit & 1)).collect();
-        copied_array(py, &legal, "|b1", Some(4))
+        legal_array(py, self.run.ev_legal())
     }
 
     /// Whether each step has values: shape (steps,), bool.
     #[getter]
     fn has_evs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let has_evs: Vec<u8> = self.run.has_evs().iter().map(|&has| u8::from(has)).collect();
-        copied_array(py, &has_evs, "|b1", None)
+        copied_array(py, self.run.has_evs(), "|b1", None)
     }
 
     /// The board after the last move; every run file has one.
@@ -205,7 +176,6 @@ impl PyRun {
     /// >>> a2store.read_run("run.bin").meta.format
     /// 'a2t1'
     #[pyo3(signature = (path, format=None))]
-    #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
     fn save(&self, path: PathBuf, format: Option<&str>) -> PyResult<()> {
         let bytes = self.encode(format)?;
         std::fs::write(&path, bytes).map_err(|source| Error::io(&path, source)).or_raise()
@@ -268,7 +238,7 @@ impl PyRun {
         let game = self.game(py)?;
         let at = place(index, game.positions.len(), POSITIONS)?;
         if !(min_loss > 0.0 && min_loss.is_finite()) {
-            return Err(Error::argument("min_loss", "a number above 0", min_loss).raised());
+            return Err(raised(Error::argument("min_loss", "a number above 0", min_loss)));
         }
         let predictions = match &self.stored {
             None => Vec::new(),
@@ -295,20 +265,10 @@ impl PyRun {
     /// >>> run = a2store.read_run("runs/run-00000.a2run2")
     /// >>> run.to_gif("game.gif", steps=range(0, 20))
     #[pyo3(signature = (path, steps=None, *, seconds=0.2))]
-    #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
-    fn to_gif(&self, py: Python<'_>, path: PathBuf, steps: Option<&Bound<'_, PyAny>>, seconds: f64) -> PyResult<()> {
-        let boards = self.boards_of(steps)?;
-        // A GIF stores the time of a frame as 16 bits, in hundredths of a second.
-        if !(0.02..=655.0).contains(&seconds) {
-            return Err(Error::argument("seconds", "0.02 to 655", seconds).raised());
-        }
-        needed(py, "pillow", "to_gif")?;
-        let boards: Vec<_> = boards.into_iter().map(|board| PyBytes::new(py, &board.exps())).collect();
+    fn to_gif(slf: &Bound<'_, Self>, path: PathBuf, steps: Option<&Bound<'_, PyAny>>, seconds: f64) -> PyResult<()> {
         let colors = |exp| (Palette::Classic.background(exp).hex(), Palette::text(exp).hex());
         let colors: Vec<_> = (0..=16).map(colors).collect();
-        let gif = py.import("a2store._pictures")?.call_method1("animated_gif", (boards, colors, GIF_SIZE, seconds))?;
-        let gif: &[u8] = gif.cast::<PyBytes>()?.as_bytes();
-        std::fs::write(&path, gif).map_err(|source| Error::io(&path, source)).or_raise()
+        slf.py().import("a2store._pictures")?.call_method1("write_gif", (slf, path, steps, seconds, colors)).map(drop)
     }
 
     fn __repr__(&self) -> String {

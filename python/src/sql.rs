@@ -17,7 +17,6 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 /// Keyword arguments of `Archive.sql` that limit a query.
-#[derive(Default)]
 pub(crate) struct LimitArguments {
     pub(crate) memory_limit: Option<U64>,
     pub(crate) spill_limit: Option<U64>,
@@ -43,7 +42,6 @@ impl LimitArguments {
     pub(crate) fn options(self, tables: Option<&Bound<'_, PyDict>>) -> PyResult<QueryOptions> {
         let LimitArguments { memory_limit, spill_limit, spill_folder, row_limit, byte_limit, time_limit } = self;
         let mut options = QueryOptions::default();
-        options.tables = Vec::new();
         options.memory_limit = memory_limit.map(Bounded::get);
         options.spill_limit = spill_limit.map(Bounded::get);
         options.spill_folder = spill_folder;
@@ -75,36 +73,27 @@ pub(crate) fn batches_of(
     name: &str,
     table: &Bound<'_, PyAny>,
 ) -> PyResult<(SchemaRef, Vec<RecordBatch>)> {
-    let (schema, batches) = stream_of((argument, path), name, table)?;
-    let batches = table.py().detach(|| batches.collect::<Result<Vec<_>, _>>());
-    Ok((schema, batches.map_err(|error| PyValueError::new_err(format!("{argument}: {name}: {error}")))?))
-}
-
-/// The batches of a table, read one by one.
-type Batches = Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>> + Send>;
-
-/// Opens an object as [`batches_of`] reads it.
-fn stream_of((argument, path): (&str, &str), name: &str, table: &Bound<'_, PyAny>) -> PyResult<(SchemaRef, Batches)> {
-    let one = |batch: RecordBatch| (batch.schema(), Box::new(std::iter::once(Ok(batch))) as Batches);
+    let wrong = |error: PyErr| PyTypeError::new_err(format!("{argument}: {name}: expected a table: {error}"));
     if table.hasattr("__arrow_c_stream__")? {
         let reader = table.extract::<PyRecordBatchReader>().and_then(PyRecordBatchReader::into_reader);
-        let reader = reader.map_err(|error| wrong_table(argument, name, &error))?;
-        Ok((reader.schema(), Box::new(reader)))
-    } else if table.hasattr("__arrow_c_array__")? {
-        let batch = table.extract::<PyRecordBatch>().map_err(|error| wrong_table(argument, name, &error))?.into_inner();
-        Ok(one(batch))
-    } else if let Some(batch) = structured::batch_of(table).map_err(|error| wrong_table(argument, name, &error))? {
-        Ok(one(batch))
+        let reader = reader.map_err(wrong)?;
+        let schema = reader.schema();
+        let batches = table.py().detach(|| reader.collect::<Result<Vec<_>, _>>());
+        let failed = |error: ArrowError| PyValueError::new_err(format!("{argument}: {name}: {error}"));
+        return Ok((schema, batches.map_err(failed)?));
+    }
+    let batch = if table.hasattr("__arrow_c_array__")? {
+        Some(table.extract::<PyRecordBatch>().map_err(wrong)?.into_inner())
     } else {
+        structured::batch_of(table).map_err(wrong)?
+    };
+    let Some(batch) = batch else {
         let found = table.get_type().name()?;
         let expected =
             "a table with __arrow_c_stream__ (pyarrow, polars, pandas, DuckDB, …) or a NumPy structured array";
-        Err(PyTypeError::new_err(format!("{argument}: {name}: expected {path}, or {expected}, found {found}")))
-    }
-}
-
-fn wrong_table(argument: &str, name: &str, error: &PyErr) -> PyErr {
-    PyTypeError::new_err(format!("{argument}: {name}: expected a table: {error}"))
+        return Err(PyTypeError::new_err(format!("{argument}: {name}: expected {path}, or {expected}, found {found}")));
+    };
+    Ok((batch.schema(), vec![batch]))
 }
 
 /// Return the named queries, sorted by name.

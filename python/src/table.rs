@@ -3,15 +3,13 @@
 use super::batch::PyBatch;
 use super::loader::{PyLoader, sampling};
 use super::query_call::NOTEBOOK_ROWS;
-use super::table_items::rows_at;
-use crate::error::{OrRaise, Raised};
+use crate::error::{OrRaise, raised};
 use crate::support::arrow::{ArrowArray, ArrowSchema, stream_capsule};
 use crate::support::indices::{row_indices, run_ids_from};
 use crate::support::integers::{BatchSize, Bounded, NumSamples, Positive, Prefetch, Rank, U64, Workers, WorldSize};
 use crate::support::interrupt::{checking, interruptible};
 use crate::support::memory::{Memory, Owner};
 use crate::support::numpy::array;
-use crate::support::packages::{to_arrow, to_pandas, to_polars};
 use crate::support::progress::ProgressOption;
 use crate::support::results::{IntoInstance, instances, skips_errors};
 use crate::support::values::{names_from, paths_from};
@@ -24,7 +22,6 @@ use a2store::system::machine::filled;
 use a2store::table::{AttachedColumn, FromRunsOptions, HeldOut, RowFilter, StepTable};
 use pyo3::exceptions::{PyKeyError, PyUserWarning, PyValueError};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyCapsule, PyDict};
 use pyo3_arrow::error::PyArrowResult;
 use std::ffi::CString;
@@ -66,12 +63,11 @@ use std::sync::Arc;
 #[pyclass(frozen, name = "StepTable", module = "a2store")]
 pub(crate) struct PyStepTable {
     pub(super) table: StepTable,
-    dtype: PyOnceLock<Py<PyAny>>,
 }
 
 impl PyStepTable {
     pub(crate) fn new(table: StepTable) -> PyStepTable {
-        PyStepTable { table, dtype: PyOnceLock::new() }
+        PyStepTable { table }
     }
 }
 
@@ -92,8 +88,10 @@ impl PyStepTable {
     /// Negative indices count from the end. Raises ``IndexError``, ``KeyError`` for an unknown name, and ``TypeError``
     /// for another key.
     fn __getitem__<'py>(slf: &Bound<'py, Self>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let Ok(name) = key.extract::<String>() else { return rows_at(&slf.get().table, key) };
         let (py, this) = (slf.py(), slf.get());
+        let Ok(name) = key.extract::<String>() else {
+            return py.import("a2store._items")?.call_method1("item", (slf, key));
+        };
         if !this.table.is_view() && this.table.layout().numpy_fields().any(|(field, ..)| field == name) {
             return this.__array__(py, None, None)?.get_item(name);
         }
@@ -172,9 +170,6 @@ impl PyStepTable {
     /// The structured NumPy type of a row, with the offsets of the fields and ``itemsize == stride``.
     #[getter]
     fn dtype<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        if let Some(dtype) = self.dtype.get(py) {
-            return Ok(dtype.bind(py).clone());
-        }
         let layout = self.table.layout();
         let (mut names, mut formats, mut offsets) = (Vec::new(), Vec::new(), Vec::new());
         for (name, format, values, offset) in layout.numpy_fields() {
@@ -187,8 +182,7 @@ impl PyStepTable {
         fields.set_item("formats", formats)?;
         fields.set_item("offsets", offsets)?;
         fields.set_item("itemsize", layout.stride())?;
-        let dtype = py.import("numpy")?.call_method1("dtype", (fields,))?;
-        Ok(self.dtype.get_or_init(py, || dtype.unbind()).bind(py).clone())
+        py.import("numpy")?.call_method1("dtype", (fields,))
     }
 
     /// Return the rows as a structured array: shape (rows,), of type ``table.dtype``.
@@ -263,7 +257,7 @@ impl PyStepTable {
     /// >>> table.to_arrow().column_names
     /// ['board', 'ev_values', 'run_id', 'step_index', 'move', 'ev_legal']
     fn to_arrow<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        to_arrow(slf)
+        slf.py().import("a2store._packages")?.call_method1("to_arrow", (slf,))
     }
 
     /// Return the rows as a ``pandas.DataFrame``, by way of pyarrow.
@@ -273,7 +267,7 @@ impl PyStepTable {
     /// >>> table.to_pandas().shape
     /// (29320, 6)
     fn to_pandas<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        to_pandas(slf)
+        slf.py().import("a2store._packages")?.call_method1("to_pandas", (slf,))
     }
 
     /// Return the rows as a ``polars.DataFrame``.
@@ -283,7 +277,7 @@ impl PyStepTable {
     /// >>> table.to_polars().height
     /// 29320
     fn to_polars<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        to_polars(slf)
+        slf.py().import("a2store._packages")?.call_method1("to_polars", (slf,))
     }
 
     /// Return the rows as a structured array: shape (rows,), of type ``dtype``. It is ``numpy.asarray(table)``.
@@ -323,7 +317,7 @@ impl PyStepTable {
     fn sample(&self, py: Python<'_>, n: U64, #[pyo3(from_py_with = U64::int)] seed: u64) -> PyResult<PyBatch> {
         let (rows, n) = (self.table.num_rows(), n.get());
         if n > rows {
-            return Err(Error::argument("n", format!("0..={rows}"), n).raised());
+            return Err(raised(Error::argument("n", format!("0..={rows}"), n)));
         }
         let permutation = Permutation::new(rows, seed, 0).or_raise()?;
         self.batch(py, &(0..n).filter_map(|position| permutation.get(position)).collect::<Vec<u64>>())
@@ -474,7 +468,6 @@ impl PyStepTable {
     /// >>> np.load("late.npy").shape
     /// (1950,)
     #[pyo3(signature = (path, *, progress=None))]
-    #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
     fn save(&self, py: Python<'_>, path: PathBuf, progress: Option<ProgressOption>) -> PyResult<()> {
         interruptible(py, progress, |progress, cancel| self.table.save(&path, progress, cancel))
     }
@@ -509,7 +502,6 @@ impl PyStepTable {
     /// 29320
     #[staticmethod]
     #[pyo3(signature = (path, *, mmap=false, memory_limit=None, progress=None))]
-    #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
     fn load(
         py: Python<'_>,
         path: PathBuf,
@@ -588,7 +580,6 @@ impl PyStepTable {
     /// array([0], dtype=uint16)
     #[staticmethod]
     #[pyo3(signature = (path, *, memory_limit=None, progress=None))]
-    #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
     fn from_session(
         py: Python<'_>,
         path: PathBuf,
@@ -641,7 +632,6 @@ impl PyStepTable {
     /// >>> table.take([0]).embedding.shape
     /// (1, 8)
     #[pyo3(signature = (name, path, steps=None, *, progress=None))]
-    #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
     fn attach(
         &self,
         py: Python<'_>,
@@ -766,7 +756,6 @@ impl PyStepTable {
         symmetries=false, columns=None, prefetch=2, replacement=false, weights=None, strata=None, quotas=None,
         num_samples=None, window=None
     ))]
-    #[allow(clippy::too_many_arguments)]
     fn loader(
         &self,
         py: Python<'_>,

@@ -1,10 +1,10 @@
 //! The vector of games that Python steps, `a2store.selfplay.VectorEnv`.
 
-use crate::error::{OrRaise, Raised};
+use crate::error::OrRaise;
 use crate::support::integers::{Bounded, NumEnvs, U64, exact_integer};
 use crate::support::numpy::{as_array, copied_array, type_and_shape, values};
+use crate::support::results::is_first;
 use crate::support::steps::{legal_array, tokens_array};
-use a2store::error::Error;
 use a2store::selfplay::{IllegalMoves, VectorEnv, push_moves};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -66,11 +66,8 @@ impl PyVectorEnv {
     /// (4, 16)
     #[pyo3(signature = (dtype="uint8"))]
     fn tokens<'py>(&self, py: Python<'py>, dtype: &str) -> PyResult<Bound<'py, PyAny>> {
-        match dtype {
-            "uint8" => tokens_array(py, self.env.boards(), false),
-            "int64" => tokens_array(py, self.env.boards(), true),
-            _ => Err(Error::argument("dtype", "\"uint8\" or \"int64\"", format!("{dtype:?}")).raised()),
-        }
+        let wide = is_first("dtype", dtype, ["int64", "uint8"]).or_raise()?;
+        tokens_array(py, self.env.boards(), wide)
     }
 
     /// Return whether up, down, left and right are legal: shape (n, 4), bool. All are false if the game is over.
@@ -138,11 +135,8 @@ impl PyVectorEnv {
         moves: &Bound<'py, PyAny>,
         illegal: &str,
     ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
-        let illegal = match illegal {
-            "raise" => IllegalMoves::Refused,
-            "ignore" => IllegalMoves::Ignored,
-            _ => return Err(Error::argument("illegal", "\"raise\" or \"ignore\"", format!("{illegal:?}")).raised()),
-        };
+        let raises = is_first("illegal", illegal, ["raise", "ignore"]).or_raise()?;
+        let illegal = if raises { IllegalMoves::Refused } else { IllegalMoves::Ignored };
         let moves = as_array(moves)?;
         let (kind, shape) = type_and_shape(&moves)?;
         if matches!(kind.as_str(), "u" | "O") && shape.len() == 1 {
@@ -212,9 +206,8 @@ impl PyVectorEnv {
     /// >>> env.seed
     /// 2
     #[pyo3(signature = (seed=None))]
-    fn reset(&mut self, seed: Option<U64>) -> PyResult<()> {
+    fn reset(&mut self, seed: Option<U64>) {
         self.env.reset(seed.map_or(self.env.seed(), Bounded::get));
-        Ok(())
     }
 
     fn __repr__(&self) -> String {

@@ -1,13 +1,13 @@
 //! Games that are played with a Python policy.
 
 use super::recorder::PyRecorder;
-use crate::error::{Exception, OrRaise, Raised};
+use crate::error::{Exception, OrRaise};
 use crate::support::integers::{Bounded, Depth, NumEnvs, U64, Workers};
 use crate::support::interrupt::interruptible;
 use crate::support::logging::{deliver, deliver_all, listen};
 use crate::support::numpy::{as_array, copied_array, type_and_shape, values};
 use crate::support::progress::{ProgressOption, Reporter};
-use crate::support::results::IntoInstance;
+use crate::support::results::{IntoInstance, is_first};
 use crate::support::steps::{legal_array, tokens_array};
 use a2store::board::Board;
 use a2store::error::Error;
@@ -50,13 +50,12 @@ pub(crate) struct PyPlayer {
 impl PyPlayer {
     #[new]
     #[pyo3(signature = (depth=1, *, workers=None))]
-    fn new(#[pyo3(from_py_with = Depth::int)] depth: u8, workers: Option<Workers>) -> PyResult<PyPlayer> {
-        Ok(PyPlayer { depth, workers: workers.map(Bounded::get) })
+    fn new(#[pyo3(from_py_with = Depth::int)] depth: u8, workers: Option<Workers>) -> PyPlayer {
+        PyPlayer { depth, workers: workers.map(Bounded::get) }
     }
 
     /// Returns the player's moves on boards, as a policy does; 0 where no move is legal.
     #[pyo3(signature = (tokens, legal=None))]
-    #[allow(clippy::needless_pass_by_value)] // The signature of policies.
     fn __call__<'py>(
         &self,
         py: Python<'py>,
@@ -92,7 +91,6 @@ impl PyPlayer {
 /// Play games; the implementation of ``a2store.selfplay.play``.
 #[pyfunction]
 #[pyo3(name = "_play")]
-#[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)] // The signature is Python's.
 pub(crate) fn play<'py>(
     py: Python<'py>,
     policy: &Bound<'_, PyAny>,
@@ -104,11 +102,7 @@ pub(crate) fn play<'py>(
     max_steps: Option<Bounded<u32, 1, { u32::MAX as i128 }>>,
     progress: Option<ProgressOption>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let wide = match tokens {
-        "uint8" => false,
-        "int64" => true,
-        _ => return Err(Error::argument("tokens", "\"uint8\" or \"int64\"", format!("{tokens:?}")).raised()),
-    };
+    let wide = is_first("tokens", tokens, ["int64", "uint8"]).or_raise()?;
     let recorder = recorder.as_ref().map(|recorder| &recorder.get().0);
     let mut options = PlayOptions::default();
     options.num_games = num_games.get();
@@ -135,7 +129,7 @@ pub(crate) fn play<'py>(
         }
         let policy = policy.clone().unbind();
         listen(py);
-        let reporter = &Reporter::new(py, progress.into());
+        let reporter = &Reporter::new(py, progress);
         // The interpreter is detached while games are stepped.
         let outcome = py.detach(|| {
             play_with(

@@ -1,7 +1,7 @@
 //! The recorder of games, `a2store.selfplay.Recorder`.
 
 use crate::archive::PyArchive;
-use crate::error::{OrRaise, Raised};
+use crate::error::{OrRaise, raised};
 use crate::support::integers::{AnyInt, Bounded, Positive, U64};
 use crate::support::logging::{deliver_all, logged};
 use crate::support::results::IntoInstance;
@@ -56,26 +56,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 #[pyclass(frozen, name = "Recorder", module = "a2store.selfplay")]
 pub(crate) struct PyRecorder(pub(super) Recorder);
 
-/// The storage of a recorder.
-enum RecorderTarget<'py> {
-    Archive(Bound<'py, PyArchive>),
-    Folder(PathBuf),
-}
-
-impl<'a, 'py> FromPyObject<'a, 'py> for RecorderTarget<'py> {
-    type Error = PyErr;
-
-    fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
-        if let Ok(archive) = value.cast::<PyArchive>() {
-            return Ok(RecorderTarget::Archive(archive.to_owned()));
-        }
-        value.extract().map(RecorderTarget::Folder).map_err(|_| match value.get_type().name() {
-            Ok(found) => PyTypeError::new_err(format!("target: expected a folder or an Archive, found {found}")),
-            Err(error) => error,
-        })
-    }
-}
-
 /// A game that is being recorded. One thread at a time may use it.
 ///
 /// A game that is deleted before its end is abandoned.
@@ -98,10 +78,9 @@ impl PyRecorder {
         target, *, tag, engine=None, model_hash=None, meta=None, max_games=None, max_steps=None, max_ram_mb=None,
         max_wall_ms=None, max_disk_mb=None, sample_rate=1, rotate_steps=10_000_000, rotate_secs=600.0, moves=true
     ))]
-    #[allow(clippy::too_many_arguments)] // The signature is Python's.
     fn new(
         py: Python<'_>,
-        target: RecorderTarget<'_>,
+        target: &Bound<'_, PyAny>,
         tag: String,
         engine: Option<String>,
         model_hash: Option<String>,
@@ -126,12 +105,14 @@ impl PyRecorder {
         options.max_disk_mb = max_disk_mb.map(Bounded::get);
         (options.sample_rate, options.rotate_steps) = (sample_rate, rotate_steps);
         options.rotate_every = rotate_secs.map(|secs| seconds("rotate_secs", secs)).transpose().or_raise()?;
-        let recorder = match target {
-            RecorderTarget::Archive(archive) => {
-                let archive = archive.get().archive();
-                logged(py, || Recorder::into_archive(&archive, options))
-            }
-            RecorderTarget::Folder(folder) => logged(py, || Recorder::create(folder, options)),
+        let recorder = if let Ok(archive) = target.cast::<PyArchive>() {
+            let archive = archive.get().archive();
+            logged(py, || Recorder::into_archive(&archive, options))
+        } else if let Ok(folder) = target.extract::<PathBuf>() {
+            logged(py, || Recorder::create(folder, options))
+        } else {
+            let found = target.get_type().name()?;
+            return Err(PyTypeError::new_err(format!("target: expected a folder or an Archive, found {found}")));
         };
         Ok(PyRecorder(recorder.or_raise()?))
     }
@@ -383,7 +364,7 @@ fn check_integers(value: &Bound<'_, PyAny>) -> PyResult<()> {
         return value.try_iter()?.try_for_each(|value| check_integers(&value?));
     }
     if value.is_instance_of::<PyInt>() && value.extract::<i64>().is_err() && value.extract::<u64>().is_err() {
-        return Err(Error::argument("meta", format!("integers of {} to {}", i64::MIN, u64::MAX), value).raised());
+        return Err(raised(Error::argument("meta", format!("integers of {} to {}", i64::MIN, u64::MAX), value)));
     }
     Ok(())
 }

@@ -32,7 +32,6 @@ use std::path::PathBuf;
 /// SimulateReport(runs=2, num_steps=742, num_bytes=22199)
 #[pyfunction]
 #[pyo3(signature = (out, *, runs=100, seed=0, format="a2run2", depth=1, engine=None, workers=None, progress=None))]
-#[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)] // The signature is Python's.
 pub(crate) fn simulate<'py>(
     py: Python<'py>,
     out: PathBuf,

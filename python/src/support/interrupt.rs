@@ -1,7 +1,7 @@
 //! Long operations that Ctrl-C can stop.
 
 use super::logging::{deliver, deliver_all, listen};
-use super::progress::{ProgressOption, Reporter};
+use super::progress::{HIDDEN, ProgressOption, Reporter};
 use crate::error::OrRaise;
 use a2store::error::Result;
 use a2store::system::cancellation::CancellationToken;
@@ -25,11 +25,11 @@ const PERIOD: Duration = Duration::from_millis(50);
 /// after it has succeeded.
 pub(crate) fn interruptible<T: Send>(
     py: Python<'_>,
-    progress: impl Into<ProgressOption>,
+    progress: Option<ProgressOption>,
     work: impl FnOnce(&dyn Progress, &CancellationToken) -> Result<T> + Send,
 ) -> PyResult<T> {
     listen(py);
-    let (reporter, cancel) = (&Reporter::new(py, progress.into()), &CancellationToken::new());
+    let (reporter, cancel) = (&Reporter::new(py, progress), &CancellationToken::new());
     let outcome = py.detach(|| {
         std::thread::scope(|scope| {
             let (running, ended) = channel();
@@ -59,20 +59,20 @@ pub(crate) fn cancellable<T: Send>(
     py: Python<'_>,
     work: impl FnOnce(&CancellationToken) -> Result<T> + Send,
 ) -> PyResult<T> {
-    interruptible(py, Some(false), |_, cancel| work(cancel))
+    interruptible(py, HIDDEN, |_, cancel| work(cancel))
 }
 
 /// Runs `work` like [`interruptible`], but after a signal does not wait for its end, because it may hang in a file
 /// system or network call. Cancelled work must change nothing.
 pub(crate) fn abandonable<T: Send + 'static>(
     py: Python<'_>,
-    progress: impl Into<ProgressOption>,
+    progress: Option<ProgressOption>,
     work: impl FnOnce(&dyn Progress, &CancellationToken) -> Result<T> + Send + 'static,
 ) -> PyResult<T> {
     listen(py);
     let cancel = CancellationToken::new();
     let (running, ended) = channel();
-    let reporter = Arc::new(Reporter::new(py, progress.into()));
+    let reporter = Arc::new(Reporter::new(py, progress));
     let (of_wait, of_work, of_cancel) = (Arc::clone(&reporter), Arc::clone(&reporter), cancel.clone());
     let outcome = py.detach(move || {
         let worker = std::thread::spawn(move || {
@@ -130,15 +130,10 @@ pub(crate) fn checking<T: Send>(
     signal.map_or_else(|| outcome.or_raise(), Err)
 }
 
-/// Returns a token that stops a stream when a signal arrives. The code that reads the stream sees only an error. So
-/// the signal is raised again, and the interpreter handles it after that code has returned.
-pub(crate) fn signals() -> CancellationToken {
-    CancellationToken::polling(raised_again)
-}
-
-/// Returns whether a signal has arrived, and raises it again.
+/// Returns whether a signal has arrived, and raises it again. A signal stops a stream, and the code that reads the
+/// stream sees only an error. The interpreter handles the signal after that code has returned.
 #[allow(unsafe_code)]
-fn raised_again() -> bool {
+pub(crate) fn raised_again() -> bool {
     use pyo3::ffi::{PyErr_CheckSignals, PyErr_Clear, PyErr_SetInterrupt, PyGILState_Ensure, PyGILState_Release};
     // Do not use PyO3 here, because it keeps its own count of attachments. Foreign code, called from a frame of PyO3,
     // may have released the interpreter before it reads. SAFETY: between the first and the last call this thread is

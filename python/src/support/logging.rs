@@ -191,28 +191,17 @@ struct Fields {
     named: Vec<(&'static str, Value)>,
 }
 
+/// Implements methods of [`Visit`] for values that JSON can hold.
+macro_rules! record_values {
+    ($($method:ident: $type:ty),*) => {
+        $(fn $method(&mut self, field: &Field, value: $type) {
+            self.named.push((field.name(), value.into()));
+        })*
+    };
+}
+
 impl Visit for Fields {
-    fn record_bool(&mut self, field: &Field, value: bool) {
-        self.named.push((field.name(), value.into()));
-    }
-
-    fn record_i64(&mut self, field: &Field, value: i64) {
-        self.named.push((field.name(), value.into()));
-    }
-
-    fn record_u64(&mut self, field: &Field, value: u64) {
-        self.named.push((field.name(), value.into()));
-    }
-
-    fn record_f64(&mut self, field: &Field, value: f64) {
-        // JSON has no numbers that are not finite.
-        let value = if value.is_finite() { value.into() } else { value.to_string().into() };
-        self.named.push((field.name(), value));
-    }
-
-    fn record_str(&mut self, field: &Field, value: &str) {
-        self.named.push((field.name(), value.into()));
-    }
+    record_values! { record_bool: bool, record_i64: i64, record_u64: u64, record_f64: f64, record_str: &str }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         let mut text = String::new();

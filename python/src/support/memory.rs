@@ -26,7 +26,6 @@ impl Memory {
     ///
     /// # Safety
     /// Called by the interpreter alone, with a view that it may fill.
-    #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let (pointer, len, read_only) = match &slf.get().0 {
             Owner::Batch(batch) => (batch.as_ptr(), batch.bytes().len(), 0),

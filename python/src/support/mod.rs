@@ -6,7 +6,6 @@
 //! | `integers.rs`, `indices.rs`, `values.rs` | arguments: integers in a range, indices of rows, values of SQL |
 //! | `results.rs`, `structured.rs`, `steps.rs` | values that Python classes describe: reports, columns, positions of games |
 //! | `interrupt.rs`, `progress.rs`, `logging.rs` | long work: Ctrl-C, progress, log records |
-//! | `packages.rs` | optional Python packages |
 
 pub(crate) mod arrow;
 pub(crate) mod indices;
@@ -15,7 +14,6 @@ pub(crate) mod interrupt;
 pub(crate) mod logging;
 pub(crate) mod memory;
 pub(crate) mod numpy;
-pub(crate) mod packages;
 pub(crate) mod progress;
 pub(crate) mod results;
 pub(crate) mod steps;

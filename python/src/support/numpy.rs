@@ -59,6 +59,16 @@ pub(crate) fn values<T: Element>(array: &Bound<'_, PyAny>, dtype: &str) -> PyRes
     PyBuffer::<T>::get(&array)?.to_vec(array.py())
 }
 
+/// Returns the memory of an array with this type, in the machine's order of bytes, and with this shape.
+pub(crate) fn buffer<T: Element>(array: &Bound<'_, PyAny>, shape: &[Option<usize>]) -> Option<PyBuffer<T>> {
+    let buffer = PyBuffer::<T>::get(array).ok()?;
+    // Pyo3 does not reject big-endian buffers.
+    let is_native = !buffer.format().to_bytes().starts_with(b">");
+    let fits = buffer.dimensions() == shape.len()
+        && buffer.shape().iter().zip(shape).all(|(&found, expected)| expected.is_none_or(|expected| found == expected));
+    (is_native && fits).then_some(buffer)
+}
+
 /// Calls `numpy.ascontiguousarray(array, dtype)`.
 pub(crate) fn contiguous<'py>(array: &Bound<'py, PyAny>, dtype: Option<&str>) -> PyResult<Bound<'py, PyAny>> {
     static FUNCTION: PyOnceLock<Py<PyAny>> = PyOnceLock::new();

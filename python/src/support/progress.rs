@@ -21,24 +21,15 @@ pub(crate) enum ProgressOption {
     Function(Py<PyAny>),
 }
 
-impl From<Option<bool>> for ProgressOption {
-    fn from(shown: Option<bool>) -> Self {
-        if shown == Some(false) { ProgressOption::Nothing } else { ProgressOption::Shown }
-    }
-}
-
-impl From<Option<ProgressOption>> for ProgressOption {
-    fn from(option: Option<ProgressOption>) -> Self {
-        option.unwrap_or(ProgressOption::Shown)
-    }
-}
+/// The option of work that shows no progress.
+pub(crate) const HIDDEN: Option<ProgressOption> = Some(ProgressOption::Nothing);
 
 impl<'a, 'py> FromPyObject<'a, 'py> for ProgressOption {
     type Error = PyErr;
 
     fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
         if let Ok(shown) = value.cast::<PyBool>() {
-            return Ok(Some(shown.is_true()).into());
+            return Ok(if shown.is_true() { ProgressOption::Shown } else { ProgressOption::Nothing });
         }
         if value.is_callable() {
             return Ok(ProgressOption::Function(value.to_owned().unbind()));
@@ -71,12 +62,12 @@ fn notebook_bar(py: Python<'_>) -> Option<Py<PyAny>> {
 }
 
 impl Reporter {
-    pub(crate) fn new(py: Python<'_>, option: ProgressOption) -> Reporter {
-        let is_shown = matches!(option, ProgressOption::Shown);
+    pub(crate) fn new(py: Python<'_>, option: Option<ProgressOption>) -> Reporter {
+        let is_shown = matches!(option, None | Some(ProgressOption::Shown));
         let function = match option {
-            ProgressOption::Function(function) => Some(function),
-            ProgressOption::Shown => notebook_bar(py),
-            ProgressOption::Nothing => None,
+            Some(ProgressOption::Function(function)) => Some(function),
+            Some(ProgressOption::Nothing) => None,
+            None | Some(ProgressOption::Shown) => notebook_bar(py),
         };
         let is_notebook = is_shown && function.is_some();
         let bar = if is_shown && !is_notebook { ProgressBar::for_stderr() } else { ProgressBar::hidden() };

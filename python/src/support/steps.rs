@@ -1,13 +1,12 @@
 //! Conversion of boards, moves and values of steps to and from NumPy arrays.
 
 use super::integers::{Bounded, U64, exact_integer, shown};
-use super::numpy::{array, contiguous, type_and_shape, values};
-use crate::error::{OrRaise, Raised};
+use super::numpy::{array, buffer, contiguous, type_and_shape, values};
+use crate::error::{OrRaise, raised};
 use a2store::board::{Board, Move};
 use a2store::error::Error;
 use a2store::run::Branches;
 use a2store::selfplay::{write_legal, write_tokens};
-use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray};
@@ -41,7 +40,7 @@ pub(crate) fn board_from(name: &'static str, board: &Bound<'_, PyAny>) -> PyResu
         Bounded::<u8, 0, 15>::part(name, &exp)?;
         len += 1;
     }
-    Err(Error::argument(name, "sixteen exponents", len).raised())
+    Err(raised(Error::argument(name, "sixteen exponents", len)))
 }
 
 /// Converts a move from its number; 255 means none.
@@ -49,7 +48,7 @@ pub(crate) fn move_from(index: i128) -> PyResult<Option<Move>> {
     match u8::try_from(index) {
         Ok(u8::MAX) => Ok(None),
         Ok(small @ 0..=3) => Ok(Move::from_index(small)),
-        _ => Err(Error::argument("move", "0..=3, or 255 for none", shown(index)).raised()),
+        _ => Err(raised(Error::argument("move", "0..=3, or 255 for none", shown(index)))),
     }
 }
 
@@ -117,16 +116,6 @@ pub(crate) fn values_from(values: &Bound<'_, PyAny>, len: usize) -> PyResult<Vec
         PyValueError::new_err(format!("ev_values: expected an array of shape ({len}, 4), one row per board"))
     })?;
     Ok(found.to_vec(values.py())?.chunks_exact(4).map(|four| std::array::from_fn(|at| four[at])).collect())
-}
-
-/// Returns the memory of a C-contiguous array with this type and shape.
-fn buffer<T: Element>(array: &Bound<'_, PyAny>, shape: &[Option<usize>]) -> Option<PyBuffer<T>> {
-    let buffer = PyBuffer::<T>::get(array).ok()?;
-    let format = buffer.format().to_bytes();
-    let is_native = !format.starts_with(b">") && !format.starts_with(b"!");
-    let fits = buffer.dimensions() == shape.len()
-        && buffer.shape().iter().zip(shape).all(|(&found, expected)| expected.is_none_or(|expected| found == expected));
-    (is_native && fits && buffer.is_c_contiguous()).then_some(buffer)
 }
 
 /// Converts an array to another type, if no value changes.

@@ -3,7 +3,8 @@
 use a2store::table::ElementType;
 use arrow::array::{ArrayData, ArrayRef, FixedSizeListArray, RecordBatch, make_array};
 use arrow::buffer::Buffer;
-use arrow::datatypes::{Field, Schema};
+use arrow::datatypes::Field;
+use arrow::error::ArrowError;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ pub(crate) fn batch_of(array: &Bound<'_, PyAny>) -> PyResult<Option<RecordBatch>
     let (names, ndim): (Option<Vec<String>>, usize) =
         (array.getattr("dtype")?.getattr("names")?.extract()?, array.getattr("ndim")?.extract()?);
     let Some(names) = names.filter(|_| ndim == 1) else { return Ok(None) };
-    let (mut fields, mut columns) = (Vec::with_capacity(names.len()), Vec::with_capacity(names.len()));
+    let mut columns = Vec::with_capacity(names.len());
     for name in names {
         let values = numpy.call_method1("ascontiguousarray", (array.get_item(&name)?,))?;
         let found: String = values.getattr("dtype")?.getattr("str")?.extract()?;
@@ -31,18 +32,16 @@ pub(crate) fn batch_of(array: &Bound<'_, PyAny>) -> PyResult<Option<RecordBatch>
         };
         let bytes: Vec<u8> = values.call_method0("tobytes")?.extract()?;
         let data = ArrayData::builder(dtype.arrow()).len(shape.iter().product()).add_buffer(Buffer::from(bytes));
-        let data = data.build().map_err(|error| PyTypeError::new_err(format!("{name}: {error}")))?;
+        let wrong = |error: ArrowError| PyTypeError::new_err(format!("{name}: {error}"));
+        let data = data.build().map_err(wrong)?;
         let column: ArrayRef = match shape.get(1) {
             None => make_array(data),
             Some(&k) => {
                 let item = Arc::new(Field::new("item", dtype.arrow(), false));
-                let list = FixedSizeListArray::try_new(item, k as i32, make_array(data), None);
-                Arc::new(list.map_err(|error| PyTypeError::new_err(format!("{name}: {error}")))?)
+                Arc::new(FixedSizeListArray::try_new(item, k as i32, make_array(data), None).map_err(wrong)?)
             }
         };
-        fields.push(Field::new(name, column.data_type().clone(), false));
-        columns.push(column);
+        columns.push((name, column));
     }
-    let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns);
-    batch.map(Some).map_err(|error| PyTypeError::new_err(error.to_string()))
+    RecordBatch::try_from_iter(columns).map(Some).map_err(|error| PyTypeError::new_err(error.to_string()))
 }

@@ -9,32 +9,13 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The location of a file or a folder: a `pathlib.Path` in Python, or a str for a URL, because a path would merge the
-/// two slashes of a URL.
-pub(crate) struct Location(PathBuf);
-
-impl From<&Path> for Location {
-    fn from(path: &Path) -> Location {
-        Location(path.to_path_buf())
+/// Returns the location of a file or a folder: a `pathlib.Path`, or a str for a URL, because a path would merge the two
+/// slashes of a URL.
+pub(crate) fn location<'py>(py: Python<'py>, path: &Path) -> PyResult<Bound<'py, PyAny>> {
+    match path.to_str().filter(|text| text.contains("://")) {
+        Some(url) => Ok(PyString::new(py, url).into_any()),
+        None => path.into_pyobject(py),
     }
-}
-
-impl<'py> IntoPyObject<'py> for Location {
-    type Target = PyAny;
-    type Output = Bound<'py, PyAny>;
-    type Error = PyErr;
-
-    fn into_pyobject(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        match url(&self.0) {
-            Some(url) => Ok(PyString::new(py, url).into_any()),
-            None => self.0.into_pyobject(py),
-        }
-    }
-}
-
-/// Returns the URL that a location is, if it is one.
-fn url(location: &Path) -> Option<&str> {
-    location.to_str().filter(|text| text.contains("://"))
 }
 
 /// Converts a dict to `$name` parameters, and a sequence to `$1`, `$2`, ….
