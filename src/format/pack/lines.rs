@@ -3,7 +3,7 @@
 use super::PackReader;
 use crate::error::{Error, Result};
 use crate::format::files::ordered::{fill_window, in_order};
-use crate::format::jsonl::{JsonlOptions, put_run, put_steps, run_uuid};
+use crate::format::jsonl::{JsonlOptions, lines_of};
 use crate::system::cancellation::CancellationToken;
 use crate::system::progress::{Progress, Unit};
 use crate::system::publish::{Output, is_same_file};
@@ -107,14 +107,8 @@ impl PackReader {
             }
             let file = self.get_slice(index)?;
             let run = file.decode().map_err(|error| self.about(error, index, &entry))?;
-            let (mut text, num_steps) = (Vec::new(), run.num_steps());
-            let (index, uuid) = (index as u64, run_uuid(crc32c::crc32c(&file.bytes), index as u64));
-            if by_step {
-                put_steps(&mut text, &run, 0..num_steps, index, &uuid, compact)?;
-            } else {
-                put_run(&mut text, &run, index, &uuid, compact)?;
-            }
-            Ok(Some((text, num_steps as u64)))
+            let text = lines_of(&run, index as u64, crc32c::crc32c(&file.bytes), by_step, compact)?;
+            Ok(Some((text, run.num_steps() as u64)))
         };
         let mut report = JsonlReport::default();
         let take = |lines: Result<Option<(Vec<u8>, u64)>>| {
