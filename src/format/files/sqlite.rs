@@ -277,15 +277,9 @@ fn refused(path: &Path, error: &rusqlite::Error) -> Error {
         Some(Code::SystemIoFailure) if !is_short => {
             Error::io(path, io::Error::other(format!("{error}: {}", io::Error::last_os_error())))
         }
-        Some(
-            Code::PermissionDenied
-            | Code::DatabaseBusy
-            | Code::DatabaseLocked
-            | Code::OutOfMemory
-            | Code::CannotOpen
-            | Code::FileLockingProtocolFailed
-            | Code::NoLargeFileSupport,
-        ) => Error::io(path, io::Error::other(error.to_string())),
+        Some(Code::PermissionDenied | Code::DatabaseBusy | Code::OutOfMemory | Code::CannotOpen) => {
+            Error::io(path, io::Error::other(error.to_string()))
+        }
         // A statement of this crate does not fit the file.
         Some(Code::Unknown) => {
             header_error("SQLite database", "the tables and columns of the format", error.to_string(), path)
