@@ -44,15 +44,16 @@ use std::sync::{Arc, OnceLock};
 /// ```
 #[derive(Clone)]
 pub struct PackReader {
-    pack: Arc<OpenPack>,
+    pub(super) pack: Arc<OpenPack>,
     checksums: bool,
 }
 
-struct OpenPack {
-    bytes: FileBytes,
+pub(super) struct OpenPack {
+    pub(super) bytes: FileBytes,
     path: Option<PathBuf>,
-    layout: PackLayout,
-    stats: OnceLock<PackStats>,
+    pub(super) layout: PackLayout,
+    /// The cache of the computed stats.
+    pub(super) stats: OnceLock<PackStats>,
 }
 
 /// The bytes of a run file in a pack.
@@ -94,7 +95,7 @@ impl PackReader {
     }
 
     fn new(bytes: FileBytes, path: Option<PathBuf>) -> Result<PackReader> {
-        let layout = PackLayout::read(&bytes)?;
+        let layout = PackLayout::read(&bytes).map_err(Error::of_header)?;
         Ok(PackReader { pack: Arc::new(OpenPack { bytes, path, layout, stats: OnceLock::new() }), checksums: true })
     }
 
@@ -179,19 +180,6 @@ impl PackReader {
         }
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.pack.bytes
-    }
-
-    pub(super) fn layout(&self) -> &PackLayout {
-        &self.pack.layout
-    }
-
-    /// Returns the cache of the computed stats.
-    pub(super) fn stats_cell(&self) -> &OnceLock<PackStats> {
-        &self.pack.stats
-    }
-
     /// Adds the path of this pack to an error.
     pub(super) fn with_path(&self, error: Error) -> Error {
         match self.path() {
@@ -202,7 +190,7 @@ impl PackReader {
 
     pub(super) fn entry(&self, index: usize) -> Result<IndexEntry> {
         let at = (HEADER_LEN as usize).saturating_add((ENTRY_LEN as usize).saturating_mul(index));
-        match self.bytes().get(at..).and_then(|rest| rest.first_chunk()) {
+        match self.pack.bytes.get(at..).and_then(|rest| rest.first_chunk()) {
             Some(bytes) if index < self.len() => Ok(IndexEntry::from_bytes(bytes)),
             _ => Err(Error::no_index(index, self.len())),
         }
@@ -210,7 +198,7 @@ impl PackReader {
 
     /// Returns the stored bytes of an entry, unchecked.
     pub(super) fn stored(&self, entry: &IndexEntry) -> Result<&[u8]> {
-        let stored = usize::try_from(entry.offset).ok().and_then(|start| self.bytes().get(start..));
+        let stored = usize::try_from(entry.offset).ok().and_then(|start| self.pack.bytes.get(start..));
         // `open` checked this range, but a mapped file may shrink later.
         stored
             .and_then(|rest| rest.get(..entry.length as usize))

@@ -10,8 +10,6 @@ use std::collections::{BTreeMap, HashMap};
 
 /// Longer engine names are truncated, because each run could have a name of megabytes.
 const MAX_NAME_LEN: usize = 1024;
-/// Runs between two checks for cancellation.
-const CHUNK_RUNS: usize = 1024;
 
 impl PackReader {
     /// Returns the statistics of the pack. They are computed once.
@@ -22,7 +20,7 @@ impl PackReader {
     /// # Errors
     /// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled). Damaged runs are counted, not reported.
     pub fn stats(&self, progress: &dyn Progress, cancel: &CancellationToken) -> Result<PackStats> {
-        if let Some(stats) = self.stats_cell().get() {
+        if let Some(stats) = self.pack.stats.get() {
             return Ok(stats.clone());
         }
         progress.begin("reading headers", Unit::Runs, self.len() as u64);
@@ -39,7 +37,7 @@ impl PackReader {
         engines.sort_unstable_by(|(a, a_runs), (b, b_runs)| b_runs.cmp(a_runs).then_with(|| a.cmp(b)));
         let highest_tiles = tally.highest_tiles.into_iter().collect();
         let stats = PackStats { unreadable: tally.unreadable, highest_tiles, engines, ..lengths };
-        Ok(self.stats_cell().get_or_init(|| stats).clone())
+        Ok(self.pack.stats.get_or_init(|| stats).clone())
     }
 
     /// Returns the game of each run ([`Run::game`](crate::Run::game)); `None` for a damaged run.
@@ -55,29 +53,24 @@ impl PackReader {
     }
 
     fn tally(&self, progress: &dyn Progress, cancel: &CancellationToken) -> Result<Tally> {
-        let starts: Vec<usize> = (0..self.len()).step_by(CHUNK_RUNS).collect();
-        let of_chunk = |start: usize| {
+        let add = |mut tally: Tally, index: usize| -> Result<Tally> {
             cancel.check()?;
-            let mut tally = Tally::default();
-            let chunk = start..self.len().min(start + CHUNK_RUNS);
-            let num_runs = chunk.len() as u64;
-            for index in chunk {
-                // A tombstone does not count as a run.
-                if !self.entry(index)?.is_tombstone() {
-                    tally.add(self, index);
-                }
+            // A tombstone does not count as a run.
+            if !self.entry(index)?.is_tombstone() {
+                tally.add(self, index);
             }
-            progress.advance(num_runs);
+            progress.advance(1);
             Ok(tally)
         };
-        let merge = |a: Tally, b| Ok(a.merge(b));
-        workers::shared()?.install(|| starts.into_par_iter().map(of_chunk).try_reduce(Tally::default, merge))
+        let merge = |a: Tally, b: Tally| Ok(a.merge(b));
+        let indices = (0..self.len()).into_par_iter();
+        workers::shared()?.install(|| indices.try_fold(Tally::default, add).try_reduce(Tally::default, merge))
     }
 
     /// Returns the stored stats, if there are any.
     pub(super) fn stored_stats(&self) -> Option<Result<PackStats>> {
-        let offset = self.layout().stats_offset;
-        (offset != 0).then(|| PackStats::read(self.bytes(), offset as usize))
+        let offset = self.pack.layout.stats_offset;
+        (offset != 0).then(|| PackStats::read(&self.pack.bytes, offset as usize))
     }
 }
 

@@ -122,12 +122,12 @@ impl PackReader {
             return Ok(None);
         }
         let next = (index + 1..self.len()).flat_map(|next| self.entry(next)).find(|next| !next.is_tombstone());
-        let next = next.map_or(self.layout().data_end, |next| next.offset);
+        let next = next.map_or(self.pack.layout.data_end, |next| next.offset);
         let mut checked = CheckedRun::default();
         let outcome = self.stored(&entry).and_then(|stored| {
             let crc = crc32c::crc32c(stored);
             let end = entry.offset + stored.len() as u64;
-            let padding = self.bytes().get(end as usize..next as usize).unwrap_or_default();
+            let padding = self.pack.bytes.get(end as usize..next as usize).unwrap_or_default();
             checked.num_bytes = stored.len() as u64;
             checked.crc = (crc32c::crc32c_append(crc, padding), stored.len() + padding.len());
             if entry.crc32c != 0 && entry.crc32c != crc {
@@ -145,7 +145,7 @@ impl PackReader {
 
     /// Checks the data's checksum and the stats.
     fn check_whole(&self, report: &mut ValidateReport, data_crc: u32, lengths: Vec<u32>) {
-        let layout = self.layout();
+        let layout = &self.pack.layout;
         if layout.data_crc != 0 {
             report.data_checked = true;
             if layout.data_crc != data_crc {

@@ -24,7 +24,7 @@ fn every_flipped_bit_under_a_checksum_is_detected() {
         let runs = decode_all(&pack);
         let index_end = entry_offset(3);
         let first = pack.get_slice(0).unwrap().offset as usize;
-        let data_end = pack.layout().data_end as usize;
+        let data_end = pack.pack.layout.data_end as usize;
         let footer = bytes.len() - 32;
         assert!(index_end < first && data_end < footer);
         let mut num_found = 0;
