@@ -17,12 +17,6 @@ const WINDOW_BYTES: u64 = 16 << 20;
 /// The maximum files per window.
 const WINDOW_FILES: usize = 512;
 
-enum FileOutcome {
-    Run(Payload),
-    Rejected(Error),
-    Ignored,
-}
-
 /// Packs the run files of a folder and its subfolders in the order of their names. Follows links.
 ///
 /// Files are detected by their content. A file that is not a run is reported if it has the extension of a run
@@ -76,24 +70,24 @@ fn pack_candidates(
     let next_window = || fill_window(&mut found, WINDOW_FILES, WINDOW_BYTES, size);
     let work = |candidate: FoundFile| {
         let (num_bytes, is_named_so) = (candidate.num_bytes(), candidate.is_named_as_run());
+        // `None` for a file that is ignored.
         let outcome = match candidate.problem {
-            Some(error) => FileOutcome::Rejected(error),
-            None if !is_named_so && num_bytes > MAX_RUN_BYTES => FileOutcome::Ignored,
+            Some(error) => Some(Err(error)),
+            None if !is_named_so && num_bytes > MAX_RUN_BYTES => None,
             None => match Payload::of_file(&candidate.path, compression) {
-                Ok(payload) => FileOutcome::Run(payload),
-                Err(error) if !is_named_so && is_about_content(&error) => FileOutcome::Ignored,
-                Err(error) => FileOutcome::Rejected(error),
+                Err(error) if !is_named_so && is_about_content(&error) => None,
+                payload => Some(payload),
             },
         };
         (outcome, num_bytes)
     };
     let mut report = PackReport::default();
-    let take = |(outcome, num_bytes)| {
+    let take = |(outcome, num_bytes): (Option<Result<Payload>>, u64)| {
         cancel.check()?;
         match outcome {
-            FileOutcome::Run(payload) => builder.add(payload)?,
-            FileOutcome::Rejected(error) => report.errors.push(error),
-            FileOutcome::Ignored => report.ignored += 1,
+            Some(Ok(payload)) => builder.add(payload)?,
+            Some(Err(error)) => report.errors.push(error),
+            None => report.ignored += 1,
         }
         progress.advance(num_bytes);
         Ok(())
