@@ -63,22 +63,10 @@ impl Dataset {
         Ok(dataset)
     }
 
-    /// Returns the number of runs.
-    #[must_use]
-    pub fn num_runs(&self) -> usize {
-        self.runs.num_runs()
-    }
-
     /// Returns the number of rows, including rows that belong to no run.
     #[must_use]
     pub fn num_steps(&self) -> u64 {
         self.steps.num_rows()
-    }
-
-    /// Returns the id of a run; `None` past the last run.
-    #[must_use]
-    pub fn id(&self, index: usize) -> Option<i64> {
-        self.runs.id(index)
     }
 
     /// Decodes a run. The run has no final board, because a dataset holds none.

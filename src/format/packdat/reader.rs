@@ -66,12 +66,6 @@ impl PackDat {
         Ok(pack)
     }
 
-    /// Returns the number of runs.
-    #[must_use]
-    pub fn num_runs(&self) -> usize {
-        self.metas.len()
-    }
-
     /// Returns the number of steps of all runs.
     #[must_use]
     pub fn num_steps(&self) -> u64 {
