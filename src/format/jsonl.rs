@@ -34,9 +34,7 @@ pub struct JsonlOptions {
     pub by_step: bool,
     /// Writes numbers and nulls instead of objects and lists of exponents.
     pub compact: bool,
-    /// Uses several threads.
-    pub parallel: bool,
-    /// Number of threads if `parallel` is set; `None` = one per core.
+    /// Number of threads; `None` = one per core.
     pub workers: Option<usize>,
 }
 

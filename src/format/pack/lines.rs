@@ -72,8 +72,7 @@ impl PackReader {
         progress: &dyn Progress,
         cancel: &CancellationToken,
     ) -> Result<JsonlReport> {
-        let workers = if options.parallel { options.workers } else { Some(1) };
-        let pool = workers::pool("jsonl", workers)?;
+        let pool = workers::pool("jsonl", options.workers)?;
         progress.begin("writing lines", Unit::Runs, self.len() as u64);
         let report = self.write_lines(out, options, &pool, progress, cancel);
         progress.end();
