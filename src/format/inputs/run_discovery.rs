@@ -6,7 +6,7 @@ use crate::format::{
     fill_window, is_archive, is_companion, is_named_as_unfinished, open_container,
 };
 use crate::system::cancellation::CancellationToken;
-use crate::system::progress::{Progress, Unit};
+use crate::system::progress::{Progress, ReportedWork, Unit};
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::Read;
@@ -66,8 +66,8 @@ impl<'a> RunInput<'a> {
         work: impl FnOnce() -> T,
     ) -> T {
         let finished = AtomicBool::new(false);
-        progress.begin(what, Unit::Bytes, 0);
-        let outcome = std::thread::scope(|scope| {
+        let _work = ReportedWork::begin(progress, what, Unit::Bytes, 0);
+        std::thread::scope(|scope| {
             scope.spawn(|| match self {
                 RunInput::Paths(paths) => measure(paths, progress, cancel, &finished),
                 RunInput::Open { runs, .. } => {
@@ -77,9 +77,7 @@ impl<'a> RunInput<'a> {
             let outcome = work();
             finished.store(true, Ordering::Relaxed);
             outcome
-        });
-        progress.end();
-        outcome
+        })
     }
 }
 

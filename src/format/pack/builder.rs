@@ -227,10 +227,6 @@ impl PackBuilder {
         self.entries.is_empty()
     }
 
-    pub(super) fn options(&self) -> &PackOptions {
-        &self.options
-    }
-
     /// Appends a payload.
     pub(super) fn add(&mut self, payload: Payload) -> Result<()> {
         let Payload { stored, format, compression, crc32c, num_steps } = payload;

@@ -7,7 +7,7 @@ use crate::format::files::ordered::{fill_window, in_order};
 use crate::format::files::walk::{FoundFile, files_in};
 use crate::format::run_file::MAX_RUN_BYTES;
 use crate::system::cancellation::CancellationToken;
-use crate::system::progress::{Progress, Unit};
+use crate::system::progress::{Progress, ReportedWork, Unit};
 use crate::system::workers;
 use std::io;
 use std::path::Path;
@@ -50,20 +50,8 @@ pub fn pack_folder(
         num_files += u64::from(candidate.is_named_as_run());
         num_bytes += candidate.num_bytes();
     }
-    progress.begin("packing", Unit::Bytes, num_bytes);
-    let report = pack_candidates(input, builder.with_capacity(num_files), &pool, progress, cancel);
-    progress.end();
-    report
-}
-
-fn pack_candidates(
-    input: &Path,
-    mut builder: PackBuilder,
-    pool: &rayon::ThreadPool,
-    progress: &dyn Progress,
-    cancel: &CancellationToken,
-) -> Result<PackReport> {
-    let compression = builder.options().compression;
+    let _work = ReportedWork::begin(progress, "packing", Unit::Bytes, num_bytes);
+    let mut builder = builder.with_capacity(num_files);
     let mut found = candidates(input).map(|candidate| cancel.check().and(candidate));
     // At most this many bytes of a file are read.
     let size = |candidate: &FoundFile| candidate.num_bytes().min(MAX_RUN_BYTES);
@@ -74,7 +62,7 @@ fn pack_candidates(
         let outcome = match candidate.problem {
             Some(error) => Some(Err(error)),
             None if !is_named_so && num_bytes > MAX_RUN_BYTES => None,
-            None => match Payload::of_file(&candidate.path, compression) {
+            None => match Payload::of_file(&candidate.path, options.compression) {
                 Err(error) if !is_named_so && is_about_content(&error) => None,
                 payload => Some(payload),
             },
@@ -92,7 +80,7 @@ fn pack_candidates(
         progress.advance(num_bytes);
         Ok(())
     };
-    in_order(pool, next_window, work, take)?;
+    in_order(&pool, next_window, work, take)?;
     report.rejected = report.errors.len() as u64;
     match (builder.is_empty(), report.rejected) {
         (true, 0) => Err(Error::io(input, io::Error::new(io::ErrorKind::NotFound, "this folder has no run files"))),

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::format::files::ordered::{fill_window, in_order};
 use crate::format::jsonl::{JsonlOptions, lines_of};
 use crate::system::cancellation::CancellationToken;
-use crate::system::progress::{Progress, Unit};
+use crate::system::progress::{Progress, ReportedWork, Unit};
 use crate::system::publish::{Output, is_same_file};
 use crate::system::workers;
 use std::convert::Infallible;
@@ -73,20 +73,7 @@ impl PackReader {
         cancel: &CancellationToken,
     ) -> Result<JsonlReport> {
         let pool = workers::pool("jsonl", options.workers)?;
-        progress.begin("writing lines", Unit::Runs, self.len() as u64);
-        let report = self.write_lines(out, options, &pool, progress, cancel);
-        progress.end();
-        report
-    }
-
-    fn write_lines(
-        &self,
-        out: &mut dyn Write,
-        options: &JsonlOptions,
-        pool: &rayon::ThreadPool,
-        progress: &dyn Progress,
-        cancel: &CancellationToken,
-    ) -> Result<JsonlReport> {
+        let _work = ReportedWork::begin(progress, "writing lines", Unit::Runs, self.len() as u64);
         let JsonlOptions { by_step, compact, .. } = *options;
         let is_compressed = |index: usize| self.entry(index).is_ok_and(|entry| entry.flags != 0);
         let mut indices = (0..self.len()).map(Ok::<_, Infallible>);
@@ -124,7 +111,7 @@ impl PackReader {
             progress.advance(1);
             cancel.check()
         };
-        in_order(pool, next_window, work, take)?;
+        in_order(&pool, next_window, work, take)?;
         out.flush()?;
         Ok(report)
     }

@@ -3,7 +3,7 @@
 use super::{PackReader, PackStats};
 use crate::error::Result;
 use crate::system::cancellation::CancellationToken;
-use crate::system::progress::{Progress, Unit};
+use crate::system::progress::{Progress, ReportedWork, Unit};
 use crate::system::workers;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, HashMap};
@@ -23,10 +23,20 @@ impl PackReader {
         if let Some(stats) = self.pack.stats.get() {
             return Ok(stats.clone());
         }
-        progress.begin("reading headers", Unit::Runs, self.len() as u64);
-        let tally = self.tally(progress, cancel);
-        progress.end();
-        let tally = tally?;
+        let _work = ReportedWork::begin(progress, "reading headers", Unit::Runs, self.len() as u64);
+        let add = |mut tally: Tally, index: usize| -> Result<Tally> {
+            cancel.check()?;
+            // A tombstone does not count as a run.
+            if !self.entry(index)?.is_tombstone() {
+                tally.add(self, index);
+            }
+            progress.advance(1);
+            Ok(tally)
+        };
+        let merge = |a: Tally, b: Tally| Ok(a.merge(b));
+        let indices = (0..self.len()).into_par_iter();
+        let tally = || indices.try_fold(Tally::default, add).try_reduce(Tally::default, merge);
+        let tally = workers::shared()?.install(tally)?;
         // No checksum covers the stored stats, so they must agree with the runs.
         let computed = PackStats::of(tally.lengths);
         let lengths = match self.stored_stats() {
@@ -50,21 +60,6 @@ impl PackReader {
             Ok(self.decode(index).ok().and_then(|run| run.game()))
         };
         workers::shared()?.install(|| (0..self.len()).into_par_iter().map(game).collect())
-    }
-
-    fn tally(&self, progress: &dyn Progress, cancel: &CancellationToken) -> Result<Tally> {
-        let add = |mut tally: Tally, index: usize| -> Result<Tally> {
-            cancel.check()?;
-            // A tombstone does not count as a run.
-            if !self.entry(index)?.is_tombstone() {
-                tally.add(self, index);
-            }
-            progress.advance(1);
-            Ok(tally)
-        };
-        let merge = |a: Tally, b: Tally| Ok(a.merge(b));
-        let indices = (0..self.len()).into_par_iter();
-        workers::shared()?.install(|| indices.try_fold(Tally::default, add).try_reduce(Tally::default, merge))
     }
 
     /// Returns the stored stats, if there are any.

@@ -3,7 +3,7 @@
 use super::{PackReader, PackStats};
 use crate::error::{Error, Result};
 use crate::system::cancellation::CancellationToken;
-use crate::system::progress::{Progress, Unit};
+use crate::system::progress::{Progress, ReportedWork, Unit};
 use crate::system::workers;
 use derive_setters::Setters;
 use rayon::prelude::*;
@@ -73,19 +73,7 @@ impl PackReader {
         let pool = workers::pool("validate", options.workers)?;
         let sample = options.sample.filter(|&sample| sample < self.len());
         let to_check = sample.unwrap_or(self.len());
-        progress.begin("validating", Unit::Runs, to_check as u64);
-        let report = self.validate_runs(&pool, sample, progress, cancel);
-        progress.end();
-        report
-    }
-
-    fn validate_runs(
-        &self,
-        pool: &rayon::ThreadPool,
-        sample: Option<usize>,
-        progress: &dyn Progress,
-        cancel: &CancellationToken,
-    ) -> Result<ValidateReport> {
+        let _work = ReportedWork::begin(progress, "validating", Unit::Runs, to_check as u64);
         let check = |place: usize| {
             cancel.check()?;
             let index = sample.map_or(place, |sample| (place as u128 * self.len() as u128 / sample as u128) as usize);
@@ -93,8 +81,8 @@ impl PackReader {
             progress.advance(1);
             Ok(checked)
         };
-        let places = 0..sample.unwrap_or(self.len());
-        let checked: Result<Vec<Option<CheckedRun>>> = pool.install(|| places.into_par_iter().map(check).collect());
+        let checked: Result<Vec<Option<CheckedRun>>> =
+            pool.install(|| (0..to_check).into_par_iter().map(check).collect());
         let mut report = ValidateReport { num_runs: self.len() as u64, ..ValidateReport::default() };
         let (mut lengths, mut data_crc) = (Vec::new(), None);
         for run in checked? {
