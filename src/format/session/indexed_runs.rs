@@ -55,12 +55,6 @@ impl IndexedRuns {
         IndexedRuns { folder: folder.to_owned(), steps, spans, key, runs }
     }
 
-    /// Returns the name of the folder, also for a path such as `.`.
-    pub(in crate::format) fn name(&self) -> String {
-        let folder = std::path::absolute(&self.folder).unwrap_or_else(|_| self.folder.clone());
-        folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned()
-    }
-
     /// Returns the id of a run; `None` past the last run.
     pub(in crate::format) fn id(&self, index: usize) -> Option<u64> {
         self.runs.get(index).map(|record| record.id as u64)
@@ -115,16 +109,6 @@ impl IndexedRuns {
         runs.filter(move |&(id, _)| !has_run(id))
     }
 
-    /// Returns a description of the rows that belong to no run, if there are any.
-    pub(in crate::format) fn ignored_rows(&self) -> Option<String> {
-        let without: Vec<(u64, u64)> = self.rows_without_run().collect();
-        let &(id, _) = without.first()?;
-        let num_rows: u64 = without.iter().map(|(_, num_rows)| num_rows).sum();
-        let others = if without.len() > 1 { format!(" and {} others", without.len() - 1) } else { String::new() };
-        let folder = self.folder.display();
-        Some(format!("{folder}: {num_rows} rows are ignored, because metadata.db lacks their run {id}{others}"))
-    }
-
     /// Returns the metadata of a run, and its number of steps.
     pub(in crate::format) fn meta(&self, index: usize) -> Result<(RunMeta, Option<u32>)> {
         let record = self.runs.get(index).ok_or_else(|| Error::no_index(index, self.runs.len()))?;
@@ -177,11 +161,19 @@ impl<T: IndexedSource> RunSource for T {
     }
 
     fn warning(&self) -> Option<String> {
-        self.indexed().ignored_rows()
+        let without: Vec<(u64, u64)> = self.indexed().rows_without_run().collect();
+        let &(id, _) = without.first()?;
+        let num_rows: u64 = without.iter().map(|(_, num_rows)| num_rows).sum();
+        let others = if without.len() > 1 { format!(" and {} others", without.len() - 1) } else { String::new() };
+        let folder = self.indexed().folder.display();
+        Some(format!("{folder}: {num_rows} rows are ignored, because metadata.db lacks their run {id}{others}"))
     }
 
     fn session(&self) -> Option<Arc<str>> {
-        Some(self.indexed().name().into())
+        // The path may be `.`, for example.
+        let folder = &self.indexed().folder;
+        let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.clone());
+        Some(folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into())
     }
 
     fn read(&self, index: usize) -> Result<SourceRun<'_>> {
