@@ -48,12 +48,12 @@ pub(crate) enum RunInput<'a> {
 
 impl<'a> RunInput<'a> {
     pub(crate) fn sources(self) -> Result<RunDiscovery<'a>> {
-        match self {
-            RunInput::Paths(paths) => Ok(RunDiscovery::over(candidates(paths)?, Vec::new())),
-            RunInput::Open { runs, .. } => {
-                Ok(RunDiscovery::over(Box::new(std::iter::empty()), vec![PendingRuns::Runs(Arc::clone(runs), 0)]))
-            }
-        }
+        let (candidates, pending): (CandidateFiles<'a>, Vec<PendingRuns>) = match self {
+            RunInput::Paths(paths) => (candidates(paths)?, Vec::new()),
+            RunInput::Open { runs, .. } => (Box::new(std::iter::empty()), vec![PendingRuns::Runs(Arc::clone(runs), 0)]),
+        };
+        let (wholes, warnings, ignored) = (HashSet::new(), Vec::new(), Vec::new());
+        Ok(RunDiscovery { candidates, pending, wholes, warnings, ignored, is_strict: false })
     }
 
     /// Reports `work`, which reads the runs, to `progress`. Another thread meanwhile determines the total number of
@@ -118,30 +118,7 @@ impl PendingRuns {
     }
 }
 
-impl DiscoveredRun {
-    /// Returns the run's index in its container, if it has one.
-    pub(crate) fn index(&self) -> Option<usize> {
-        match self.place {
-            RunPlace::Of { index, .. } => Some(index),
-            _ => None,
-        }
-    }
-
-    /// Returns the number of steps of the whole game, if the run's container states it.
-    pub(crate) fn game_steps(&self) -> Option<u32> {
-        match &self.place {
-            RunPlace::Of { runs, index } => runs.source.facts(*index).num_steps,
-            _ => None,
-        }
-    }
-}
-
-impl<'a> RunDiscovery<'a> {
-    fn over(candidates: CandidateFiles<'a>, pending: Vec<PendingRuns>) -> Self {
-        let (wholes, warnings, ignored) = (HashSet::new(), Vec::new(), Vec::new());
-        RunDiscovery { candidates, pending, wholes, warnings, ignored, is_strict: false }
-    }
-
+impl RunDiscovery<'_> {
     /// Returns the next runs, of about `num_bytes` bytes together; at least one, unless there are no more.
     pub(crate) fn window(&mut self, num_bytes: u64, cancel: &CancellationToken) -> Result<Vec<DiscoveredRun>> {
         let sources = std::iter::from_fn(|| self.next(cancel).transpose());
