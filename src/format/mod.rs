@@ -40,7 +40,7 @@ mod source;
 pub(crate) use annotations::AnnotationFolder;
 pub use dataset::{Dataset, DatasetWriter};
 pub(crate) use detect::{Container, ContainerKind, Content, open_container};
-pub(crate) use files::mapped::{FileBytes, header_error, open_file, open_regular, read_json};
+pub(crate) use files::mapped::{header_error, map_file, open_file, open_regular, read_json};
 pub(crate) use files::npy;
 pub(crate) use files::ordered::fill_window;
 pub(crate) use files::shards::{files_in as step_files_in, numbered_files};

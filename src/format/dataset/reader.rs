@@ -4,8 +4,7 @@ use super::manifest::{Manifest, check_crc};
 use super::metadata::{Metadata, damaged};
 use super::row::{DatasetRow, ROW_LEN, fields};
 use crate::error::{Error, Result};
-use crate::format::files::mapped::FileBytes;
-use crate::format::files::mapped::header_error;
+use crate::format::files::mapped::{header_error, map_file};
 use crate::format::files::shards::{METADATA, RowShards, files_in};
 use crate::format::rows::rebuild;
 use crate::format::source::{RunSource, SourceRun};
@@ -105,7 +104,7 @@ impl Dataset {
             let steps = self.steps.files().find(|(path, _)| path.file_name().is_some_and(|file| file == name.as_str()));
             match steps {
                 Some((_, bytes)) => check_crc(&path, stored, bytes),
-                None if name == METADATA => check_crc(&path, stored, &FileBytes::map(&path)?),
+                None if name == METADATA => check_crc(&path, stored, &map_file(&path)?),
                 None => {
                     let (what, found) = ("checksums of the manifest", format!("{name:?}"));
                     Err(header_error(what, "files of the dataset", found, &self.folder))

@@ -4,7 +4,7 @@ use super::manifest::Manifest;
 use super::metadata::{INSERT, MAX_ENGINE_LEN, SCHEMA};
 use super::row::{DatasetRow, NUMBERING, fields};
 use crate::error::{Error, Result};
-use crate::format::files::mapped::FileBytes;
+use crate::format::files::mapped::map_file;
 use crate::format::files::row_folder::RowFolder;
 use crate::format::files::shards::METADATA;
 use crate::format::files::staged_folder::check_free;
@@ -94,7 +94,7 @@ impl DatasetWriter {
         let (num_rows, num_runs) = (self.folder.num_rows(), u64::from(self.next_id));
         let (staging, files) = self.folder.finish()?;
         let mut crc32c: BTreeMap<String, u32> = files.into_iter().collect();
-        crc32c.insert(METADATA.into(), crc32c::crc32c(&FileBytes::map(&staging.path().join(METADATA))?));
+        crc32c.insert(METADATA.into(), crc32c::crc32c(&map_file(&staging.path().join(METADATA))?));
         let crc32c = crc32c.into_iter().map(|(name, crc)| (name, format!("{crc:08x}"))).collect();
         Manifest::new(num_rows, num_runs, crc32c).write(staging.path())?;
         staging.publish(&self.name)

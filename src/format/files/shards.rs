@@ -1,8 +1,9 @@
 //! Reading rows from NumPy files: `steps.npy`, or its numbered shards as one sequence of rows.
 
 use crate::error::{Error, Result};
-use crate::format::files::mapped::{FileBytes, header_error};
+use crate::format::files::mapped::{header_error, map_file};
 use crate::format::files::npy::{NpyField, NpyHeader};
+use memmap2::Mmap;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -60,7 +61,7 @@ pub(in crate::format) struct RowShards {
 #[derive(Debug)]
 struct RowShard {
     path: PathBuf,
-    bytes: FileBytes,
+    bytes: Mmap,
     header_len: usize,
     first_row: u64,
     num_rows: u64,
@@ -120,7 +121,7 @@ impl RowShards {
         let mut layouts = layouts;
         let (mut shards, mut num_rows) = (Vec::with_capacity(files.len()), 0_u64);
         for path in files {
-            let bytes = FileBytes::map(&path)?;
+            let bytes = map_file(&path)?;
             let located = |error: Error| error.of_header().with_path(&path);
             let header = NpyHeader::parse(&bytes).map_err(located)?;
             let Some(layout) = layouts.iter().find(|layout| layout.are_of(&header)) else {

@@ -5,12 +5,13 @@ use super::layout::{ENTRY_LEN, HEADER_LEN, IndexEntry, PackLayout, check_crc};
 use super::{Compression, PackStats};
 use crate::error::{Error, Result};
 use crate::format::files::bytes::ByteReader;
-use crate::format::files::mapped::FileBytes;
+use crate::format::files::mapped::{map_bytes, map_file};
 use crate::format::run_file::RunFormat;
 use crate::format::source::{RunSource, SourceRun};
 use crate::format::{a2run2, a2t1};
 use crate::run::{Run, RunMeta};
 use crate::system::workers;
+use memmap2::Mmap;
 use rayon::prelude::*;
 use std::borrow::Cow;
 use std::fmt;
@@ -49,7 +50,7 @@ pub struct PackReader {
 }
 
 pub(super) struct OpenPack {
-    pub(super) bytes: FileBytes,
+    pub(super) bytes: Mmap,
     path: Option<PathBuf>,
     pub(super) layout: PackLayout,
     /// The cache of the computed stats.
@@ -82,7 +83,7 @@ impl PackReader {
     /// the offset, if header, index or footer is invalid; [`ErrorKind::Io`](crate::ErrorKind::Io).
     pub fn open(path: impl AsRef<Path>) -> Result<PackReader> {
         let path = path.as_ref();
-        let bytes = FileBytes::map(path)?;
+        let bytes = map_file(path)?;
         PackReader::new(bytes, Some(path.to_path_buf())).map_err(|error| error.with_path(path))
     }
 
@@ -90,11 +91,11 @@ impl PackReader {
     ///
     /// # Errors
     /// The errors of [`PackReader::open`].
-    pub fn from_bytes(bytes: Vec<u8>) -> Result<PackReader> {
-        PackReader::new(FileBytes::Held(bytes), None)
+    pub fn from_bytes(bytes: impl AsRef<[u8]>) -> Result<PackReader> {
+        PackReader::new(map_bytes(bytes.as_ref())?, None)
     }
 
-    fn new(bytes: FileBytes, path: Option<PathBuf>) -> Result<PackReader> {
+    fn new(bytes: Mmap, path: Option<PathBuf>) -> Result<PackReader> {
         let layout = PackLayout::read(&bytes).map_err(Error::of_header)?;
         Ok(PackReader { pack: Arc::new(OpenPack { bytes, path, layout, stats: OnceLock::new() }), checksums: true })
     }

@@ -3,11 +3,12 @@
 use super::layout::{CRC_LEN, HEADER_LEN, MAGIC, MIN_RUN_LEN, PackDatRow, ROW_LEN, VERSION};
 use crate::error::{Error, Result};
 use crate::format::files::bytes::ByteReader;
-use crate::format::files::mapped::FileBytes;
+use crate::format::files::mapped::{map_bytes, map_file};
 use crate::format::rows::rebuild;
 use crate::format::source::{RunSource, SourceRun};
 use crate::run::{Run, RunMeta};
 use crate::system::cancellation::CancellationToken;
+use memmap2::Mmap;
 use std::path::{Path, PathBuf};
 
 /// A memory-mapped pack.dat file. Any number of threads may read its runs in any order.
@@ -17,7 +18,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub struct PackDat {
     path: Option<PathBuf>,
-    bytes: FileBytes,
+    bytes: Mmap,
     num_steps: u64,
     /// The offset of each run's metadata in the file.
     metas: Vec<u64>,
@@ -49,7 +50,7 @@ impl PackDat {
     }
 
     pub(in crate::format) fn open_with(path: &Path, cancel: &CancellationToken) -> Result<PackDat> {
-        let opened = FileBytes::map(path).and_then(PackDat::parse);
+        let opened = map_file(path).and_then(PackDat::parse);
         let mut pack = opened.map_err(|error| error.with_path(path))?;
         pack.path = Some(path.to_owned());
         pack.check_crc(cancel).map_err(|error| error.with_path(path))?;
@@ -60,8 +61,8 @@ impl PackDat {
     ///
     /// # Errors
     /// The errors of [`PackDat::open`], without the file's name.
-    pub fn from_bytes(bytes: Vec<u8>) -> Result<PackDat> {
-        let pack = PackDat::parse(FileBytes::Held(bytes))?;
+    pub fn from_bytes(bytes: impl AsRef<[u8]>) -> Result<PackDat> {
+        let pack = PackDat::parse(map_bytes(bytes.as_ref())?)?;
         pack.check_crc(CancellationToken::never())?;
         Ok(pack)
     }
@@ -79,7 +80,7 @@ impl PackDat {
     /// missing, belong to another run, or hold no valid step;
     /// [`ErrorKind::IndexOutOfBounds`](crate::ErrorKind::IndexOutOfBounds).
     pub fn decode(&self, index: usize) -> Result<Run> {
-        let start = self.start(index)?;
+        let &start = self.metas.get(index).ok_or_else(|| Error::no_index(index, self.metas.len()))?;
         let in_entry = |error: Error| self.located(error.in_run(index as u64, start));
         let entry = self.entry(start).map_err(in_entry)?;
         let meta = entry.meta().map_err(in_entry)?;
@@ -90,7 +91,7 @@ impl PackDat {
     }
 
     /// Locates the runs and checks the size of the file. Does not verify the checksum.
-    fn parse(bytes: FileBytes) -> Result<PackDat> {
+    fn parse(bytes: Mmap) -> Result<PackDat> {
         let (num_steps, metas) = geometry(&bytes).map_err(Error::of_header)?;
         Ok(PackDat { path: None, bytes, num_steps, metas })
     }
@@ -107,10 +108,6 @@ impl PackDat {
             return Ok(());
         }
         Err(self.located(Error::checksum(covered.len() as u64, "the file", expected, found)))
-    }
-
-    fn start(&self, index: usize) -> Result<u64> {
-        self.metas.get(index).copied().ok_or_else(|| Error::no_index(index, self.metas.len()))
     }
 
     fn entry(&self, start: u64) -> Result<PackDatRun<'_>> {

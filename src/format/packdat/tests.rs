@@ -66,7 +66,7 @@ fn rows_match_the_specification() {
 fn rejects_every_truncation_and_flipped_bit() {
     let bytes = packed(&[game(1, 3), game(2, 2)]);
     for len in 0..bytes.len() {
-        assert!(PackDat::from_bytes(bytes[..len].to_vec()).is_err(), "{len} bytes");
+        assert!(PackDat::from_bytes(&bytes[..len]).is_err(), "{len} bytes");
     }
     for bit in 0..8 * bytes.len() {
         let mut flipped = bytes.clone();

@@ -10,7 +10,7 @@ fn every_truncation_is_an_error() {
         let bytes = build(&files(), 64, compression, Some(3));
         assert!(bytes.len() < 4096);
         for len in 0..bytes.len() {
-            let error = PackReader::from_bytes(bytes[..len].to_vec()).unwrap_err();
+            let error = PackReader::from_bytes(&bytes[..len]).unwrap_err();
             assert!(matches!(error.kind(), ErrorKind::Header { .. } | ErrorKind::Checksum { .. }), "{len}: {error}");
         }
     }
