@@ -28,11 +28,9 @@ pub struct PackDat {
 struct PackDatRun<'a> {
     first_step: u32,
     num_steps: u32,
-    max_score: u64,
-    highest_tile: u32,
     engine: &'a [u8],
-    start_time: u64,
-    elapsed_s: f32,
+    /// The metadata except the engine.
+    meta: RunMeta,
 }
 
 /// Bytes between two checks for cancellation.
@@ -150,14 +148,7 @@ impl PackDatRun<'_> {
             let offset = ENGINE_OFFSET + error.valid_up_to() as u64;
             Error::decode(offset, "engine", "UTF-8", "an invalid byte")
         })?;
-        Ok(RunMeta {
-            start_unix_s: self.start_time,
-            elapsed_s: self.elapsed_s,
-            max_score: self.max_score,
-            highest_tile: self.highest_tile,
-            engine: (!engine.is_empty()).then(|| engine.to_owned()),
-            ..RunMeta::default()
-        })
+        Ok(RunMeta { engine: (!engine.is_empty()).then(|| engine.to_owned()), ..self.meta.clone() })
     }
 }
 
@@ -245,9 +236,10 @@ fn entry<'a>(reader: &mut ByteReader<'a>) -> Result<(u32, PackDatRun<'a>)> {
     let highest_tile = reader.u32("highest_tile")?;
     let engine_len = reader.u16("length of engine")?;
     let engine = reader.take(usize::from(engine_len), "engine")?;
-    let start_time = reader.u64("start_time")?;
+    let start_unix_s = reader.u64("start_time")?;
     let elapsed_s = reader.f32("elapsed_s")?;
-    Ok((id, PackDatRun { first_step, num_steps, max_score, highest_tile, engine, start_time, elapsed_s }))
+    let meta = RunMeta { start_unix_s, elapsed_s, max_score, highest_tile, ..RunMeta::default() };
+    Ok((id, PackDatRun { first_step, num_steps, engine, meta }))
 }
 
 /// Rejects rows of another run and rows out of order.
