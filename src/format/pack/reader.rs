@@ -14,7 +14,6 @@ use crate::system::workers;
 use memmap2::Mmap;
 use rayon::prelude::*;
 use std::borrow::Cow;
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -43,12 +42,13 @@ use std::sync::{Arc, OnceLock};
 /// assert_eq!(pack.decode(0)?, run);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct PackReader {
     pub(super) pack: Arc<OpenPack>,
     checksums: bool,
 }
 
+#[derive(Debug)]
 pub(super) struct OpenPack {
     pub(super) bytes: Mmap,
     path: Option<PathBuf>,
@@ -296,16 +296,6 @@ impl RunSource for PackReader {
 
     fn read(&self, index: usize) -> Result<SourceRun<'_>> {
         self.get_slice(index).map(|run| SourceRun::File(run.bytes))
-    }
-}
-
-impl fmt::Debug for PackReader {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PackReader")
-            .field("path", &self.path())
-            .field("num_runs", &self.len())
-            .field("checksums", &self.checksums)
-            .finish_non_exhaustive()
     }
 }
 

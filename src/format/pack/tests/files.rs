@@ -20,7 +20,7 @@ fn files_that_are_not_runs_are_not_packed() {
     assert_eq!(builder.finish().unwrap().packed, 1);
     assert!(validate(&PackReader::open(&path).unwrap()).is_sound());
     for align in [0, (1 << 20) + 1, u32::MAX] {
-        let error = PackBuilder::create(&path, PackOptions { align, ..Default::default() }).unwrap_err();
+        let error = PackBuilder::create(&path, PackOptions { align, ..Default::default() }).err().unwrap();
         assert!(matches!(error.kind(), ErrorKind::Argument { name: "align", .. }));
     }
 }
