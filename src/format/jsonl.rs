@@ -116,27 +116,21 @@ fn put_steps(out: &mut Vec<u8>, run: &Run, run_index: u64, run_uuid: &str, compa
                 Some(branches) if branches.legal & direction.bit() != 0 => Some(branches.values[direction as usize]),
                 _ => None,
             };
+            let is_best = is_chosen && value.map_or(step.branches.is_none(), |value| value > BEST);
             match (compact, value) {
                 (true, Some(value)) => put(out, b"", value),
                 (true, None) => out.extend_from_slice(b"null"),
-                (false, Some(value)) if is_chosen && value > BEST => put_branch(out, b"{\"legal\":true,\"value\":1.0}"),
+                (false, _) if is_best => out.extend_from_slice(b"{\"legal\":true,\"value\":1.0}"),
                 (false, Some(value)) => {
                     put(out, b"{\"legal\":true,\"value\":", value);
                     out.push(b'}');
                 }
-                (false, None) if is_chosen && step.branches.is_none() => {
-                    put_branch(out, b"{\"legal\":true,\"value\":1.0}");
-                }
-                (false, None) => put_branch(out, b"{\"legal\":false,\"value\":0.0}"),
+                (false, None) => out.extend_from_slice(b"{\"legal\":false,\"value\":0.0}"),
             }
         }
         out.extend_from_slice(b"]}\n");
     }
     Ok(())
-}
-
-fn put_branch<const N: usize>(out: &mut Vec<u8>, branch: &[u8; N]) {
-    out.extend_from_slice(branch);
 }
 
 /// Appends `before`, then a value as JSON.
