@@ -152,22 +152,14 @@ impl Database {
     }
 
     fn check_sound(&self) -> Result<()> {
-        let mut problem = None;
         // `quick_check` would run the code of virtual tables, so they are rejected first.
         self.each("SELECT 1 FROM sqlite_schema WHERE type IS NULL OR type = 'table' AND rootpage IS 0", [], |_| {
             Err(self.error("tables", "no virtual tables", "a virtual table".into()))
         })?;
-        self.each("PRAGMA quick_check(1)", [], |row| {
-            problem = Some(text(row, 0).unwrap_or("nothing").to_owned()).filter(|said| said != "ok");
-            Ok(())
-        })?;
-        match problem {
-            None => Ok(()),
-            Some(problem) => {
-                let problem = problem.replace('\n', " ");
-                Err(header_error("SQLite's check of the database", "ok", problem, &self.path))
-            }
-        }
+        self.each("PRAGMA quick_check(1)", [], |row| match text(row, 0).unwrap_or("nothing") {
+            "ok" => Ok(()),
+            problem => Err(self.error("SQLite's check of the database", "ok", problem.replace('\n', " "))),
+        })
     }
 }
 
