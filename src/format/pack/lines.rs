@@ -8,7 +8,6 @@ use crate::system::cancellation::CancellationToken;
 use crate::system::progress::{Progress, ReportedWork, Unit};
 use crate::system::publish::{Output, is_same_file};
 use crate::system::workers;
-use std::convert::Infallible;
 use std::io::Write;
 use std::path::Path;
 
@@ -76,14 +75,13 @@ impl PackReader {
         let _work = ReportedWork::begin(progress, "writing lines", Unit::Runs, self.len() as u64);
         let JsonlOptions { by_step, compact, .. } = *options;
         let is_compressed = |index: usize| self.entry(index).is_ok_and(|entry| entry.flags != 0);
-        let mut indices = (0..self.len()).map(Ok::<_, Infallible>);
+        let mut indices = (0..self.len()).map(Ok);
         // A small compressed entry can hold many steps, and a decoded step takes ten times the memory of an
         // encoded one.
         let size = |&index: &usize| self.payload_len(index) * if is_compressed(index) { 10 } else { 1 };
         let next_window = || {
             cancel.check()?;
-            let Ok(window) = fill_window(&mut indices, WINDOW_RUNS, WINDOW_BYTES, size);
-            Ok(window)
+            fill_window(&mut indices, WINDOW_RUNS, WINDOW_BYTES, size)
         };
         // Returns the lines of a run and the number of its steps; `None` for a tombstone.
         let work = |index: usize| -> Result<Option<(Vec<u8>, u64)>> {
