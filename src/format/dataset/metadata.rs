@@ -122,7 +122,7 @@ pub(super) fn damaged(index: usize, what: &'static str, expected: impl Into<Stri
 
 impl DatasetRun {
     fn of(row: &Row<'_>) -> DatasetRun {
-        let mut values = Values::of(row);
+        let mut values = Values { row, problem: None };
         let mut natural =
             |column: usize, most: i64| values.get(column, EXPECTED[column], |value| integer(value, 0..=most)) as u64;
         let first_step = natural(1, i64::MAX);
@@ -145,6 +145,6 @@ impl DatasetRun {
         let elapsed_s = values.get(7, EXPECTED[7], |value| nullable(value, number)).unwrap_or(0.0);
         values.get(0, EXPECTED[0], |value| integer(value, i64::MIN..=i64::MAX));
         let meta = RunMeta { start_unix_s, elapsed_s, max_score, highest_tile, engine, ..RunMeta::default() };
-        DatasetRun { first_step, num_steps, meta, problem: values.finish() }
+        DatasetRun { first_step, num_steps, meta, problem: values.problem }
     }
 }

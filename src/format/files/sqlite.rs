@@ -165,8 +165,8 @@ impl Database {
 
 /// The values of a row, and the first invalid one.
 pub(in crate::format) struct Values<'a> {
-    row: &'a Row<'a>,
-    problem: Option<Box<InvalidValue>>,
+    pub(in crate::format) row: &'a Row<'a>,
+    pub(in crate::format) problem: Option<Box<InvalidValue>>,
 }
 
 /// A value that a column cannot have.
@@ -179,10 +179,6 @@ pub(in crate::format) struct InvalidValue {
 }
 
 impl<'a> Values<'a> {
-    pub(in crate::format) fn of(row: &'a Row<'a>) -> Values<'a> {
-        Values { row, problem: None }
-    }
-
     /// Returns the value of a column as `valid` converts it. If `valid` returns `None`, notes the problem and returns
     /// the default.
     pub(in crate::format) fn get<T: Default>(
@@ -196,11 +192,6 @@ impl<'a> Values<'a> {
             self.problem.get_or_insert_with(|| Box::new(InvalidValue { what, expected, found: shown(value) }));
             T::default()
         })
-    }
-
-    /// Returns the first invalid value.
-    pub(in crate::format) fn finish(self) -> Option<Box<InvalidValue>> {
-        self.problem
     }
 }
 
