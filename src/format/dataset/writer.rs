@@ -81,7 +81,7 @@ impl DatasetWriter {
         let (max_score, start_time, elapsed_s) = (max_score as i64, start_unix_s as i64, f64::from(elapsed_s));
         let (num_steps, engine) = (run.num_steps() as u32, run.meta().engine.as_deref().unwrap_or_default());
         let values = (id, first_step, num_steps, max_score, highest_tile, engine, start_time, elapsed_s);
-        self.folder.insert(INSERT, values)?;
+        self.folder.database.insert(INSERT, values)?;
         self.next_id = next_id;
         Ok(u64::from(id))
     }

@@ -101,7 +101,7 @@ impl MacroxuePackWriter {
         }
         self.folder.push(bytemuck::cast_slice(&self.rows))?;
         self.types = types;
-        self.folder.insert(INSERT, (id, seed, run.num_steps() as u32, max_score, meta.highest_tile))?;
+        self.folder.database.insert(INSERT, (id, seed, run.num_steps() as u32, max_score, meta.highest_tile))?;
         self.next_id = id.checked_add(1);
         Ok(())
     }
