@@ -141,13 +141,9 @@ impl RunSource for Dataset {
 
 /// Rejects rows that belong to several runs.
 fn check_rows(rows: &[DatasetRow]) -> Result<()> {
-    let Some(first) = rows.first().map(|row| row.run_id) else {
-        return Ok(());
-    };
-    let Some(place) = rows.iter().position(|row| row.run_id != first) else {
-        return Ok(());
-    };
-    let (expected, found) = (format!("{first} as in the run's first row"), rows.get(place).map_or(0, |row| row.run_id));
+    let first = rows.first().map_or(0, |row| row.run_id);
+    let Some((place, row)) = rows.iter().enumerate().find(|(_, row)| row.run_id != first) else { return Ok(()) };
+    let (expected, found) = (format!("{first} as in the run's first row"), row.run_id);
     let offset = place * ROW_LEN + std::mem::offset_of!(DatasetRow, run_id);
     Err(Error::decode(offset as u64, "run_id", expected, found).located(|location| location.step = Some(place as u64)))
 }

@@ -244,11 +244,9 @@ fn entry<'a>(reader: &mut ByteReader<'a>) -> Result<(u32, PackDatRun<'a>)> {
 
 /// Rejects rows of another run and rows out of order.
 fn check_rows(rows: &[PackDatRow], run: usize) -> Result<()> {
-    let is_own = |(place, row): (usize, &PackDatRow)| row.run_id as usize == run && row.index_in_run as usize == place;
-    let Some(place) = rows.iter().enumerate().position(|pair| !is_own(pair)) else {
-        return Ok(());
-    };
-    let (run_id, index) = rows.get(place).map_or((0, 0), |row| (row.run_id, row.index_in_run));
+    let is_own = |place: usize, row: &PackDatRow| row.run_id as usize == run && row.index_in_run as usize == place;
+    let Some((place, row)) = rows.iter().enumerate().find(|&(place, row)| !is_own(place, row)) else { return Ok(()) };
+    let (run_id, index) = (row.run_id, row.index_in_run);
     let (expected, found) = (format!("step {place} of run {run}"), format!("step {index} of run {run_id}"));
     let offset = place * ROW_LEN + std::mem::offset_of!(PackDatRow, run_id);
     Err(Error::decode(offset as u64, "row", expected, found).located(|location| location.step = Some(place as u64)))
