@@ -1,10 +1,10 @@
 //! Writing NumPy datasets.
 
-use super::manifest::Manifest;
+use super::manifest::{self, Manifest};
 use super::metadata::{INSERT, MAX_ENGINE_LEN, SCHEMA};
 use super::row::{DatasetRow, NUMBERING, fields};
 use crate::error::{Error, Result};
-use crate::format::files::mapped::map_file;
+use crate::format::files::mapped::{map_file, write_json};
 use crate::format::files::row_folder::RowFolder;
 use crate::format::files::shards::METADATA;
 use crate::format::files::staged_folder::check_free;
@@ -96,7 +96,7 @@ impl DatasetWriter {
         let mut crc32c: BTreeMap<String, u32> = files.into_iter().collect();
         crc32c.insert(METADATA.into(), crc32c::crc32c(&map_file(&staging.path().join(METADATA))?));
         let crc32c = crc32c.into_iter().map(|(name, crc)| (name, format!("{crc:08x}"))).collect();
-        Manifest::new(num_rows, num_runs, crc32c).write(staging.path())?;
+        write_json(staging.path(), manifest::NAME, &Manifest::new(num_rows, num_runs, crc32c))?;
         staging.publish(&self.name)
     }
 }
