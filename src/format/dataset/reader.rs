@@ -119,11 +119,6 @@ impl RunSource for Dataset {
         self.runs.num_runs()
     }
 
-    fn offset(&self, index: usize) -> u64 {
-        let place = self.runs.rows(index).and_then(|(first, _)| self.steps.place(first));
-        place.map_or(0, |(_, offset)| offset)
-    }
-
     fn num_bytes(&self, index: usize) -> u64 {
         let rows = self.runs.rows(index).filter(|&(_, len)| len <= self.num_steps());
         rows.map_or(0, |(_, len)| len * ROW_LEN as u64)

@@ -279,10 +279,6 @@ impl RunSource for PackReader {
         self.payload_len(index)
     }
 
-    fn offset(&self, index: usize) -> u64 {
-        self.entry(index).map_or(0, |entry| entry.offset)
-    }
-
     fn locate(&self, index: usize, error: Error) -> Error {
         match self.entry(index) {
             Ok(entry) => located(error, index, &entry),

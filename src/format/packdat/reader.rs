@@ -168,9 +168,10 @@ impl RunSource for PackDat {
         self.metas.len()
     }
 
-    fn offset(&self, index: usize) -> u64 {
+    fn locate(&self, index: usize, error: Error) -> Error {
         let entry = self.metas.get(index).and_then(|&start| self.entry(start).ok());
-        entry.and_then(|entry| self.rows(index, &entry).ok()).map_or(0, |(first, _)| row_offset(first))
+        let first = entry.and_then(|entry| self.rows(index, &entry).ok()).map_or(0, |(first, _)| row_offset(first));
+        error.in_run(index as u64, first)
     }
 
     fn num_bytes(&self, index: usize) -> u64 {

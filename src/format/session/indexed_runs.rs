@@ -146,11 +146,6 @@ impl<T: IndexedSource> RunSource for T {
         self.indexed().runs.len()
     }
 
-    fn offset(&self, index: usize) -> u64 {
-        let span = self.indexed().spans_of(index).first();
-        span.and_then(|span| self.indexed().steps.place(span.first)).map_or(0, |(_, offset)| offset)
-    }
-
     fn num_bytes(&self, index: usize) -> u64 {
         self.indexed().num_rows(index) * self.indexed().steps.stride() as u64
     }
