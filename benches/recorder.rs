@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use a2store::board::Symmetry;
-use a2store::format::Session;
+use a2store::format::{RunSource, Session};
 use a2store::selfplay::{GameRecording, Player, Recorder, RecorderOptions};
 use a2store::{Board, ErrorKind, Move};
 use std::path::Path;

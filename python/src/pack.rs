@@ -121,8 +121,7 @@ impl PyPack {
         let mut options = JsonlOptions::default();
         options.by_step = by_step;
         options.compact = compact;
-        options.parallel = parallel;
-        options.workers = workers.map(Bounded::get);
+        options.workers = if parallel { workers.map(Bounded::get) } else { Some(1) };
         interruptible(py, progress, |progress, cancel| self.0.to_jsonl(&path, &options, progress, cancel))?
             .into_instance(py)
     }

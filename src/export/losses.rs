@@ -82,27 +82,23 @@ fn parts(options: &ExportOptions) -> &'static [Part] {
 }
 
 /// For each part that the format may lose, the number of written runs that had it.
-pub(super) struct Losses {
-    parts: &'static [Part],
-    counts: Vec<u64>,
-}
+pub(super) struct Losses(Vec<(Part, u64)>);
 
 impl Losses {
     pub(super) fn new(options: &ExportOptions) -> Losses {
-        let parts = parts(options);
-        Losses { parts, counts: vec![0; parts.len()] }
+        Losses(parts(options).iter().map(|&part| (part, 0)).collect())
     }
 
     /// Adds the parts that a written run had, as [`parts_of`] returns them.
     pub(super) fn add(&mut self, had: &[bool]) {
-        for (count, &had) in self.counts.iter_mut().zip(had) {
+        for ((_, count), &had) in self.0.iter_mut().zip(had) {
             *count += u64::from(had);
         }
     }
 
     /// Warns once about all parts that the format lost. `keeps` returns whether this output has a part.
     pub(super) fn warn(&self, keeps: impl Fn(Part) -> bool, layout: &str, progress: &dyn Progress) {
-        let lost = self.parts.iter().zip(&self.counts).filter(|(part, count)| **count > 0 && !keeps(**part));
+        let lost = self.0.iter().filter(|(part, count)| *count > 0 && !keeps(*part));
         let texts: Vec<String> = lost
             .map(|(part, count)| format!("the {} of {count} {}", part.name(), if *count == 1 { "run" } else { "runs" }))
             .collect();

@@ -7,7 +7,7 @@ use super::options::ExportOptions;
 use crate::error::{Error, Result};
 use crate::format::{
     DatasetWriter, MacroxuePackWriter, PackBuilder, PackDatWriter, PackOptions, RunFormat, SessionOptions,
-    SessionWriter, encode_run, put_run, put_steps, run_uuid,
+    SessionWriter, encode_run, lines_of,
 };
 use crate::run::Run;
 use crate::system::publish::{Published, Staged, parent};
@@ -244,14 +244,7 @@ fn lines(run: &RunToWrite, by_step: bool, compact: bool) -> Result<Vec<u8>> {
     // A run that no run file can hold gets the identifier of an empty file.
     let is_whole = run.file.is_some() || run.run.missing().is_none();
     let crc = if is_whole { crc32c::crc32c(&run.file(None)?.1) } else { 0 };
-    let mut lines = Vec::new();
-    let uuid = run_uuid(crc, run.id);
-    if by_step {
-        put_steps(&mut lines, &run.run, 0..run.run.num_steps(), run.id, &uuid, compact)?;
-    } else {
-        put_run(&mut lines, &run.run, run.id, &uuid, compact)?;
-    }
-    Ok(lines)
+    lines_of(&run.run, run.id, crc, by_step, compact)
 }
 
 /// A sink that writes lines to one file.

@@ -31,7 +31,11 @@ pub(super) fn write_runs(
     cancel: &CancellationToken,
 ) -> Result<ExportReport> {
     options.check()?;
-    let Output { path, encode, mut sink } = Output::open(out, options, runs.num_runs())?;
+    let num_runs = match runs {
+        RunsToWrite::Stored { run_ids, .. } => Some(run_ids.len()),
+        RunsToWrite::Files(_) => None,
+    };
+    let Output { path, encode, mut sink } = Output::open(out, options, num_runs)?;
     report.path = path;
     let (mut losses, mut games, mut num_twins) = (Losses::new(options), HashSet::new(), 0_u64);
     let make = |to_write: RunToWrite| {
@@ -62,13 +66,6 @@ pub(super) fn write_runs(
 }
 
 impl RunsToWrite<'_> {
-    fn num_runs(&self) -> Option<usize> {
-        match self {
-            RunsToWrite::Stored { run_ids, .. } => Some(run_ids.len()),
-            RunsToWrite::Files(_) => None,
-        }
-    }
-
     /// Converts each run with `make` on all threads, and passes the results to `take` in order, with the run's file and
     /// id. Returns the errors of files and runs that were skipped, because they cannot be read.
     fn each<T: Send>(

@@ -19,12 +19,12 @@
 //! bins. In `teacher_move`, 255 stands for an unknown move.
 
 use crate::error::{Error, Result};
-use crate::format::files::mapped::header_error;
-use crate::format::files::mapped::{FileBytes, read_json};
+use crate::format::files::mapped::{header_error, map_file, read_json};
 use crate::format::files::npy::NpyMatrix;
 use crate::format::files::shards::{METADATA, RowFields, RowShards, numbered_files, part_of};
 use crate::format::session::{SessionRun, runs_in};
 use crate::system::cancellation::CancellationToken;
+use memmap2::Mmap;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::collections::{HashMap, HashSet};
@@ -95,7 +95,7 @@ pub(crate) struct AnnotationFolder {
 /// The student bins of one file of rows.
 #[derive(Debug)]
 struct StudentBins {
-    bytes: FileBytes,
+    bytes: Mmap,
     start: usize,
     values_per_row: usize,
     rows: Range<u64>,
@@ -283,7 +283,7 @@ impl StudentBins {
         {
             return Ok(None);
         }
-        let bytes = FileBytes::map(path)?;
+        let bytes = map_file(path)?;
         let located = |error: Error| error.of_header().with_path(path);
         let header = NpyMatrix::parse(&bytes, true).map_err(located)?;
         if header.dtype != "<f4" {

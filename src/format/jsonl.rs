@@ -22,7 +22,6 @@ use crate::board::{Board, Move};
 use crate::error::Result;
 use crate::run::Run;
 use derive_setters::Setters;
-use std::ops::Range;
 
 /// Options for writing JSON Lines.
 ///
@@ -35,24 +34,29 @@ pub struct JsonlOptions {
     pub by_step: bool,
     /// Writes numbers and nulls instead of objects and lists of exponents.
     pub compact: bool,
-    /// Uses several threads.
-    pub parallel: bool,
-    /// Number of threads if `parallel` is set; `None` = one per core.
+    /// Number of threads; `None` = one per core.
     pub workers: Option<usize>,
 }
 
 /// The plain layout writes a chosen value above this as 1.0.
 const BEST: f32 = 1.0 - 1e-6;
 
-/// Returns the run's identifier in lines. It consists of the checksum of the run's file and the run's index.
-pub(crate) fn run_uuid(crc32c: u32, run_index: u64) -> String {
-    format!("a2r-{crc32c:08x}-{run_index:08x}")
+/// Returns a run as one line, or as one line per step. `crc32c` is the checksum of the run's file.
+///
+/// Returns an error for a line of a run that is not a whole game, and for a step with a tile of 65,536.
+pub(crate) fn lines_of(run: &Run, run_index: u64, crc32c: u32, by_step: bool, compact: bool) -> Result<Vec<u8>> {
+    let mut out = Vec::new();
+    let run_uuid = format!("a2r-{crc32c:08x}-{run_index:08x}");
+    if by_step {
+        put_steps(&mut out, run, run_index, &run_uuid, compact)?;
+    } else {
+        put_run(&mut out, run, run_index, &run_uuid, compact)?;
+    }
+    Ok(out)
 }
 
 /// Appends a whole run as one line.
-///
-/// Returns an error for a run that is not a whole game.
-pub(crate) fn put_run(out: &mut Vec<u8>, run: &Run, run_index: u64, run_uuid: &str, compact: bool) -> Result<()> {
+fn put_run(out: &mut Vec<u8>, run: &Run, run_index: u64, run_uuid: &str, compact: bool) -> Result<()> {
     let final_board = run.whole()?;
     let meta = run.meta();
     out.reserve(200 + 30 * run.num_steps());
@@ -83,24 +87,14 @@ pub(crate) fn put_run(out: &mut Vec<u8>, run: &Run, run_index: u64, run_uuid: &s
     Ok(())
 }
 
-/// Appends steps of a run, one line each. An unknown move is written as `null`.
-///
-/// Returns an error for a board with a tile of 65,536.
-pub(crate) fn put_steps(
-    out: &mut Vec<u8>,
-    run: &Run,
-    steps: Range<usize>,
-    run_index: u64,
-    run_uuid: &str,
-    compact: bool,
-) -> Result<()> {
+/// Appends the steps of a run, one line each. An unknown move is written as `null`.
+fn put_steps(out: &mut Vec<u8>, run: &Run, run_index: u64, run_uuid: &str, compact: bool) -> Result<()> {
     let mut begin = Vec::new();
     put(&mut begin, b"{\"run_idx\":", run_index);
     put(&mut begin, b",\"run_uuid\":", run_uuid);
     begin.extend_from_slice(b",\"step_idx\":");
-    out.reserve(steps.len() * (begin.len() + if compact { 120 } else { 240 }));
-    for step in steps {
-        let Some(step) = run.step(step) else { break };
+    out.reserve(run.num_steps() * (begin.len() + if compact { 120 } else { 240 }));
+    for step in run.steps() {
         let board = step.narrow_board()?;
         put(out, &begin, step.index);
         if compact {
@@ -122,27 +116,21 @@ pub(crate) fn put_steps(
                 Some(branches) if branches.legal & direction.bit() != 0 => Some(branches.values[direction as usize]),
                 _ => None,
             };
+            let is_best = is_chosen && value.map_or(step.branches.is_none(), |value| value > BEST);
             match (compact, value) {
                 (true, Some(value)) => put(out, b"", value),
                 (true, None) => out.extend_from_slice(b"null"),
-                (false, Some(value)) if is_chosen && value > BEST => put_branch(out, b"{\"legal\":true,\"value\":1.0}"),
+                (false, _) if is_best => out.extend_from_slice(b"{\"legal\":true,\"value\":1.0}"),
                 (false, Some(value)) => {
                     put(out, b"{\"legal\":true,\"value\":", value);
                     out.push(b'}');
                 }
-                (false, None) if is_chosen && step.branches.is_none() => {
-                    put_branch(out, b"{\"legal\":true,\"value\":1.0}");
-                }
-                (false, None) => put_branch(out, b"{\"legal\":false,\"value\":0.0}"),
+                (false, None) => out.extend_from_slice(b"{\"legal\":false,\"value\":0.0}"),
             }
         }
         out.extend_from_slice(b"]}\n");
     }
     Ok(())
-}
-
-fn put_branch<const N: usize>(out: &mut Vec<u8>, branch: &[u8; N]) {
-    out.extend_from_slice(branch);
 }
 
 /// Appends `before`, then a value as JSON.

@@ -29,20 +29,20 @@ pub(in crate::format) fn open(folder: &Path) -> Result<Option<(SourceFormat, Box
     let Some(path) = files.first() else { return Ok(None) };
     let located = |error: Error| error.of_header().with_path(path);
     let header = open_file(path).and_then(|file| NpyHeader::read(&file)).map_err(located)?;
-    let Some(format) = format_of(&header) else {
-        // A `StepTable` file may have this name; no database lies beside it.
-        if !folder.join(shards::METADATA).exists() {
-            return Ok(None);
-        }
+    let opened: (SourceFormat, Box<dyn RunSource>) = if dataset::has_rows(&header) {
+        (SourceFormat::Npy, Box::new(dataset::Dataset::open(folder)?))
+    } else if session::has_rows(&header) {
+        (SourceFormat::Session, Box::new(session::Session::open(folder)?))
+    } else if macroxue_pack::has_rows(&header) {
+        (SourceFormat::Macroxue, Box::new(macroxue_pack::MacroxuePack::open(folder)?))
+    } else if folder.join(shards::METADATA).exists() {
         let expected = "the fields of a dataset, a session or a Macroxue pack, little-endian";
         return Err(located(Error::decode(10, "fields of a row", expected, header.shown())));
+    } else {
+        // A `StepTable` file may have this name; no database lies beside it.
+        return Ok(None);
     };
-    let source: Box<dyn RunSource> = match format {
-        SourceFormat::Session => Box::new(session::Session::open(folder)?),
-        SourceFormat::Macroxue => Box::new(macroxue_pack::MacroxuePack::open(folder)?),
-        _ => Box::new(dataset::Dataset::open(folder)?),
-    };
-    Ok(Some((format, source)))
+    Ok(Some(opened))
 }
 
 /// Returns whether a file without runs belongs to a dataset, a session, a pack or annotations in its folder.
@@ -65,17 +65,4 @@ pub(in crate::format) fn is_named_as_steps(path: &Path) -> bool {
 fn has_steps(folder: &Path) -> Result<bool> {
     let mut entries = std::fs::read_dir(folder).map_err(|source| Error::io(folder, source))?;
     Ok(entries.any(|entry| entry.is_ok_and(|entry| is_named_as_steps(&entry.path()))))
-}
-
-/// Returns the format of rows with this header, or `None` for an unknown layout.
-fn format_of(header: &NpyHeader) -> Option<SourceFormat> {
-    if dataset::has_rows(header) {
-        Some(SourceFormat::Npy)
-    } else if session::has_rows(header) {
-        Some(SourceFormat::Session)
-    } else if macroxue_pack::has_rows(header) {
-        Some(SourceFormat::Macroxue)
-    } else {
-        None
-    }
 }

@@ -83,13 +83,8 @@ pub fn decode_run(bytes: &[u8]) -> Result<(Run, RunFormat)> {
     }
     // a2run2 has no magic, so a file of that format may begin with the magic of A2T1. Only the checksum tells
     // them apart.
-    match a2t1::decode(bytes) {
-        Ok(run) => Ok((run, RunFormat::A2t1)),
-        Err(error) => match a2run2::decode(bytes) {
-            Ok(run) => Ok((run, RunFormat::A2run2)),
-            Err(_) => Err(error),
-        },
-    }
+    let decoded = a2t1::decode(bytes).map(|run| (run, RunFormat::A2t1));
+    decoded.or_else(|error| a2run2::decode(bytes).map(|run| (run, RunFormat::A2run2)).map_err(|_| error))
 }
 
 /// Returns an error that names the content, if the first bytes identify something other than a run. An error about a

@@ -14,14 +14,9 @@ pub trait RunSource: Send + Sync + fmt::Debug {
     /// Returns the approximate size of a run in bytes, decompressed. Returns 0 past the last run.
     fn num_bytes(&self, index: usize) -> u64;
 
-    /// Returns the byte offset of a run in its file.
-    fn offset(&self, _: usize) -> u64 {
-        0
-    }
-
     /// Adds the run and its offset in the file to an error about the bytes of the run.
     fn locate(&self, index: usize, error: Error) -> Error {
-        error.in_run(index as u64, self.offset(index))
+        error.in_run(index as u64, 0)
     }
 
     /// Returns whether the index is deliberately empty, as a deleted entry of a pack is.

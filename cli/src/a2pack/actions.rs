@@ -90,8 +90,7 @@ pub(super) fn to_jsonl(args: &ToJsonlArgs, quiet: bool) -> Result<u8> {
     let mut options = JsonlOptions::default();
     options.by_step = args.by_step;
     options.compact = args.compact;
-    options.parallel = args.parallel || args.workers.is_some();
-    options.workers = args.workers;
+    options.workers = if args.parallel { args.workers } else { args.workers.or(Some(1)) };
     let (interrupt, progress) = (Interrupt::new()?, progress(quiet || args.no_progress));
     let report = if args.output.as_os_str() == "-" {
         reader.write_jsonl(&mut io::stdout().lock(), &options, &*progress, interrupt.token())?

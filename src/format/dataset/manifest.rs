@@ -1,15 +1,14 @@
 //! `manifest.json`: the size of a dataset and the checksums of its files.
 
 use crate::error::{Error, Result};
-use crate::format::files::mapped::header_error;
-use crate::format::files::mapped::{read_json, write_json};
+use crate::format::files::mapped::{header_error, read_json};
 use crate::system::clock;
 use chrono::SecondsFormat;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-const NAME: &str = "manifest.json";
+pub(super) const NAME: &str = "manifest.json";
 const VERSION: u64 = 1;
 /// Enough for the names and checksums of a hundred thousand shards.
 const MAX_LEN: u64 = 4 << 20;
@@ -41,11 +40,6 @@ impl Manifest {
             Some(version) => Err(header_error("version of the manifest", "1", version.to_string(), &path)),
             None => Ok(manifest),
         }
-    }
-
-    /// Writes the manifest into a folder.
-    pub(super) fn write(&self, folder: &Path) -> Result<()> {
-        write_json(folder, NAME, self)
     }
 
     /// Compares the counts with the actual ones. An interrupted append of another writer may have

@@ -34,7 +34,6 @@ pub(super) struct Metadata(Vec<DatasetRun>);
 
 #[derive(Debug)]
 struct DatasetRun {
-    id: i64,
     first_step: u64,
     num_steps: u32,
     meta: RunMeta,
@@ -55,10 +54,6 @@ impl Metadata {
 
     pub(super) fn num_runs(&self) -> usize {
         self.0.len()
-    }
-
-    pub(super) fn id(&self, index: usize) -> Option<i64> {
-        self.0.get(index).map(|record| record.id)
     }
 
     /// Returns the first row of a run and the number of its rows, or `None` if its metadata is damaged.
@@ -127,7 +122,7 @@ pub(super) fn damaged(index: usize, what: &'static str, expected: impl Into<Stri
 
 impl DatasetRun {
     fn of(row: &Row<'_>) -> DatasetRun {
-        let mut values = Values::of(row);
+        let mut values = Values { row, problem: None };
         let mut natural =
             |column: usize, most: i64| values.get(column, EXPECTED[column], |value| integer(value, 0..=most)) as u64;
         let first_step = natural(1, i64::MAX);
@@ -148,8 +143,8 @@ impl DatasetRun {
             _ => None,
         };
         let elapsed_s = values.get(7, EXPECTED[7], |value| nullable(value, number)).unwrap_or(0.0);
-        let id = values.get(0, EXPECTED[0], |value| integer(value, i64::MIN..=i64::MAX));
+        values.get(0, EXPECTED[0], |value| integer(value, i64::MIN..=i64::MAX));
         let meta = RunMeta { start_unix_s, elapsed_s, max_score, highest_tile, engine, ..RunMeta::default() };
-        DatasetRun { id, first_step, num_steps, meta, problem: values.finish() }
+        DatasetRun { first_step, num_steps, meta, problem: values.problem }
     }
 }

@@ -4,8 +4,7 @@ use super::manifest::{Manifest, check_crc};
 use super::metadata::{Metadata, damaged};
 use super::row::{DatasetRow, ROW_LEN, fields};
 use crate::error::{Error, Result};
-use crate::format::files::mapped::FileBytes;
-use crate::format::files::mapped::header_error;
+use crate::format::files::mapped::{header_error, map_file};
 use crate::format::files::shards::{METADATA, RowShards, files_in};
 use crate::format::rows::rebuild;
 use crate::format::source::{RunSource, SourceRun};
@@ -63,22 +62,10 @@ impl Dataset {
         Ok(dataset)
     }
 
-    /// Returns the number of runs.
-    #[must_use]
-    pub fn num_runs(&self) -> usize {
-        self.runs.num_runs()
-    }
-
     /// Returns the number of rows, including rows that belong to no run.
     #[must_use]
     pub fn num_steps(&self) -> u64 {
         self.steps.num_rows()
-    }
-
-    /// Returns the id of a run; `None` past the last run.
-    #[must_use]
-    pub fn id(&self, index: usize) -> Option<i64> {
-        self.runs.id(index)
     }
 
     /// Decodes a run. The run has no final board, because a dataset holds none.
@@ -117,7 +104,7 @@ impl Dataset {
             let steps = self.steps.files().find(|(path, _)| path.file_name().is_some_and(|file| file == name.as_str()));
             match steps {
                 Some((_, bytes)) => check_crc(&path, stored, bytes),
-                None if name == METADATA => check_crc(&path, stored, &FileBytes::map(&path)?),
+                None if name == METADATA => check_crc(&path, stored, &map_file(&path)?),
                 None => {
                     let (what, found) = ("checksums of the manifest", format!("{name:?}"));
                     Err(header_error(what, "files of the dataset", found, &self.folder))
@@ -130,11 +117,6 @@ impl Dataset {
 impl RunSource for Dataset {
     fn num_runs(&self) -> usize {
         self.runs.num_runs()
-    }
-
-    fn offset(&self, index: usize) -> u64 {
-        let place = self.runs.rows(index).and_then(|(first, _)| self.steps.place(first));
-        place.map_or(0, |(_, offset)| offset)
     }
 
     fn num_bytes(&self, index: usize) -> u64 {
@@ -154,13 +136,9 @@ impl RunSource for Dataset {
 
 /// Rejects rows that belong to several runs.
 fn check_rows(rows: &[DatasetRow]) -> Result<()> {
-    let Some(first) = rows.first().map(|row| row.run_id) else {
-        return Ok(());
-    };
-    let Some(place) = rows.iter().position(|row| row.run_id != first) else {
-        return Ok(());
-    };
-    let (expected, found) = (format!("{first} as in the run's first row"), rows.get(place).map_or(0, |row| row.run_id));
+    let first = rows.first().map_or(0, |row| row.run_id);
+    let Some((place, row)) = rows.iter().enumerate().find(|(_, row)| row.run_id != first) else { return Ok(()) };
+    let (expected, found) = (format!("{first} as in the run's first row"), row.run_id);
     let offset = place * ROW_LEN + std::mem::offset_of!(DatasetRow, run_id);
     Err(Error::decode(offset as u64, "run_id", expected, found).located(|location| location.step = Some(place as u64)))
 }

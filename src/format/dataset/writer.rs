@@ -1,10 +1,10 @@
 //! Writing NumPy datasets.
 
-use super::manifest::Manifest;
+use super::manifest::{self, Manifest};
 use super::metadata::{INSERT, MAX_ENGINE_LEN, SCHEMA};
 use super::row::{DatasetRow, NUMBERING, fields};
 use crate::error::{Error, Result};
-use crate::format::files::mapped::FileBytes;
+use crate::format::files::mapped::{map_file, write_json};
 use crate::format::files::row_folder::RowFolder;
 use crate::format::files::shards::METADATA;
 use crate::format::files::staged_folder::check_free;
@@ -81,7 +81,7 @@ impl DatasetWriter {
         let (max_score, start_time, elapsed_s) = (max_score as i64, start_unix_s as i64, f64::from(elapsed_s));
         let (num_steps, engine) = (run.num_steps() as u32, run.meta().engine.as_deref().unwrap_or_default());
         let values = (id, first_step, num_steps, max_score, highest_tile, engine, start_time, elapsed_s);
-        self.folder.insert(INSERT, values)?;
+        self.folder.database.insert(INSERT, values)?;
         self.next_id = next_id;
         Ok(u64::from(id))
     }
@@ -94,9 +94,9 @@ impl DatasetWriter {
         let (num_rows, num_runs) = (self.folder.num_rows(), u64::from(self.next_id));
         let (staging, files) = self.folder.finish()?;
         let mut crc32c: BTreeMap<String, u32> = files.into_iter().collect();
-        crc32c.insert(METADATA.into(), crc32c::crc32c(&FileBytes::map(&staging.path().join(METADATA))?));
+        crc32c.insert(METADATA.into(), crc32c::crc32c(&map_file(&staging.path().join(METADATA))?));
         let crc32c = crc32c.into_iter().map(|(name, crc)| (name, format!("{crc:08x}"))).collect();
-        Manifest::new(num_rows, num_runs, crc32c).write(staging.path())?;
+        write_json(staging.path(), manifest::NAME, &Manifest::new(num_rows, num_runs, crc32c))?;
         staging.publish(&self.name)
     }
 }

@@ -55,27 +55,21 @@ impl<'a> ByteReader<'a> {
     }
 
     pub(in crate::format) fn take(&mut self, len: usize, what: &'static str) -> Result<&'a [u8]> {
-        let Some(taken) = self.bytes.get(self.offset..).and_then(|rest| rest.get(..len)) else {
-            return Err(self.error(
-                0,
-                what,
-                format!("{len} bytes"),
-                format_args!("{} before the end", self.remaining()),
-            ));
-        };
+        let taken = self.bytes[self.offset..].get(..len).ok_or_else(|| self.too_short(len, what))?;
         self.offset += len;
         Ok(taken)
     }
 
     #[inline]
     pub(in crate::format) fn array<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N]> {
-        match self.bytes[self.offset..].first_chunk::<N>() {
-            Some(&array) => {
-                self.offset += N;
-                Ok(array)
-            }
-            None => Err(self.error(0, what, format!("{N} bytes"), format_args!("{} before the end", self.remaining()))),
-        }
+        let array = *self.window::<N>().ok_or_else(|| self.too_short(N, what))?;
+        self.offset += N;
+        Ok(array)
+    }
+
+    #[cold]
+    fn too_short(&self, len: usize, what: &'static str) -> Error {
+        self.error(0, what, format!("{len} bytes"), format_args!("{} before the end", self.remaining()))
     }
 
     #[inline]

@@ -1,38 +1,31 @@
-//! The bytes of a file, memory-mapped or owned, and small JSON files.
+//! Memory-mapped files, and small JSON files.
 
 // The compiler cannot rule out that another process changes a mapped file.
 #![allow(unsafe_code)]
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::system::publish::Staged;
-use memmap2::Mmap;
+use memmap2::{Mmap, MmapMut};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::ops::Deref;
 use std::path::Path;
 
-/// The bytes of a file. A mapped file must not be modified or truncated while it is open. The system kills a
-/// process that reads past the new end.
-#[derive(Debug)]
-pub(crate) enum FileBytes {
-    Mapped(Mmap),
-    Held(Vec<u8>),
+/// Maps a file into memory. The file must not be modified or truncated while it is mapped. The system kills a process
+/// that reads past the new end.
+pub(crate) fn map_file(path: &Path) -> Result<Mmap> {
+    let file = open_file(path)?;
+    // SAFETY: the mapping is read-only and private to this value. Every reader that maps a file requires that its
+    // caller does not change the file. No system call can guarantee this.
+    unsafe { Mmap::map(&file) }.map_err(|source| Error::io(path, source))
 }
 
-impl FileBytes {
-    /// Maps a file. An empty file gives an empty vector, because it cannot be mapped.
-    pub(crate) fn map(path: &Path) -> Result<FileBytes> {
-        let io = |source| Error::io(path, source);
-        let file = open_file(path)?;
-        if file.metadata().map_err(io)?.len() == 0 {
-            return Ok(FileBytes::Held(Vec::new()));
-        }
-        // SAFETY: the mapping is read-only and private to this value. Every reader that maps a file requires that its
-        // caller does not change the file. No system call can guarantee this.
-        unsafe { Mmap::map(&file) }.map(FileBytes::Mapped).map_err(io)
-    }
+/// Copies bytes into memory, for a reader that otherwise maps a file.
+pub(in crate::format) fn map_bytes(bytes: &[u8]) -> Result<Mmap> {
+    let mut copy = MmapMut::map_anon(bytes.len())?;
+    copy.copy_from_slice(bytes);
+    Ok(copy.make_read_only()?)
 }
 
 /// Returns a header error about a file or folder as a whole.
@@ -94,15 +87,4 @@ pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     check(file.metadata()?)?;
     Ok(file)
-}
-
-impl Deref for FileBytes {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            FileBytes::Mapped(mapped) => mapped,
-            FileBytes::Held(held) => held,
-        }
-    }
 }

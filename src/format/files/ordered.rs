@@ -6,12 +6,12 @@ use std::sync::mpsc::{Receiver, channel};
 
 /// Takes items until the window holds `max_items` items or their sizes add up to `max_size`. Takes at least one
 /// item, and returns an empty window after the last item. An error ends the window and is returned.
-pub(crate) fn fill_window<T, E>(
-    mut items: impl Iterator<Item = Result<T, E>>,
+pub(crate) fn fill_window<T>(
+    mut items: impl Iterator<Item = Result<T>>,
     max_items: usize,
     max_size: u64,
     size_of: impl Fn(&T) -> u64,
-) -> Result<Vec<T>, E> {
+) -> Result<Vec<T>> {
     let mut window = Vec::new();
     let mut size: u64 = 0;
     while size < max_size

@@ -15,7 +15,7 @@ const BUFFER_LEN: usize = 1 << 20;
 /// A folder that is being filled. Each row file is durable once it is full.
 pub(in crate::format) struct RowFolder {
     staging: StagedFolder,
-    database: Database,
+    pub(in crate::format) database: Database,
     layout: RowFields,
     /// The naming of shards, the number of the next shard, and the maximum rows per shard. `None` for one file.
     shards: Option<(ShardNumbering, u64, u64)>,
@@ -53,11 +53,6 @@ impl RowFolder {
 
     pub(in crate::format) fn num_rows(&self) -> u64 {
         self.num_rows
-    }
-
-    /// Inserts a row into a table of the database.
-    pub(in crate::format) fn insert(&self, sql: &str, values: impl rusqlite::Params) -> Result<()> {
-        self.database.insert(sql, values)
     }
 
     /// Writes the bytes of rows.

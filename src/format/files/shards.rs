@@ -1,8 +1,9 @@
 //! Reading rows from NumPy files: `steps.npy`, or its numbered shards as one sequence of rows.
 
 use crate::error::{Error, Result};
-use crate::format::files::mapped::{FileBytes, header_error};
+use crate::format::files::mapped::{header_error, map_file};
 use crate::format::files::npy::{NpyField, NpyHeader};
+use memmap2::Mmap;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -60,7 +61,7 @@ pub(in crate::format) struct RowShards {
 #[derive(Debug)]
 struct RowShard {
     path: PathBuf,
-    bytes: FileBytes,
+    bytes: Mmap,
     header_len: usize,
     first_row: u64,
     num_rows: u64,
@@ -120,7 +121,7 @@ impl RowShards {
         let mut layouts = layouts;
         let (mut shards, mut num_rows) = (Vec::with_capacity(files.len()), 0_u64);
         for path in files {
-            let bytes = FileBytes::map(&path)?;
+            let bytes = map_file(&path)?;
             let located = |error: Error| error.of_header().with_path(&path);
             let header = NpyHeader::parse(&bytes).map_err(located)?;
             let Some(layout) = layouts.iter().find(|layout| layout.are_of(&header)) else {
@@ -170,42 +171,36 @@ impl RowShards {
         }
         let part = |shard: &RowShard| {
             let from = range.start.max(shard.first_row) - shard.first_row;
-            let to = range.end.min(shard.first_row + shard.num_rows).saturating_sub(shard.first_row);
+            let to = range.end.min(shard.first_row + shard.num_rows) - shard.first_row;
             from as usize * self.stride..to as usize * self.stride
         };
-        let (first, shard) = match self.shard_of(range.start) {
-            Some(found) => found,
-            None => return range.is_empty().then_some(Cow::Borrowed(&[])),
-        };
-        if range.end <= shard.first_row + shard.num_rows {
-            return shard.rows().get(part(shard)).map(Cow::Borrowed);
-        }
-        let mut rows = Vec::with_capacity((range.end - range.start) as usize * self.stride);
-        for shard in self.shards.get(first..)?.iter().take_while(|shard| shard.first_row < range.end) {
-            rows.extend_from_slice(shard.rows().get(part(shard))?);
-        }
-        Some(Cow::Owned(rows))
+        let spanned = self.shards.iter().skip(self.place_of(range.start));
+        let spanned = spanned.take_while(|shard| shard.first_row < range.end);
+        let parts: Vec<&[u8]> = spanned.filter_map(|shard| shard.rows().get(part(shard))).collect();
+        Some(match parts.as_slice() {
+            &[part] => Cow::Borrowed(part),
+            _ => Cow::Owned(parts.concat()),
+        })
     }
 
     /// Returns the bytes of a row, or `None` after the last row.
     #[inline]
     pub(in crate::format) fn row(&self, number: u64) -> Option<&[u8]> {
-        let (_, shard) = self.shard_of(number)?;
+        let shard = self.shards.get(self.place_of(number))?;
         let start = (number - shard.first_row) as usize * self.stride;
         shard.rows().get(start..start + self.stride)
     }
 
     /// Returns the file of a row, and the byte offset of the row in it.
     pub(in crate::format) fn place(&self, row: u64) -> Option<(&Path, u64)> {
-        let (_, shard) = self.shard_of(row)?;
+        let shard = self.shards.get(self.place_of(row))?;
         Some((&shard.path, shard.header_len as u64 + (row - shard.first_row) * self.stride as u64))
     }
 
-    /// Returns the shard that holds a row, and its place among the shards.
+    /// Returns the place of the shard that holds a row; the number of shards after the last row.
     #[inline]
-    fn shard_of(&self, row: u64) -> Option<(usize, &RowShard)> {
-        let at = self.shards.partition_point(|shard| shard.first_row + shard.num_rows <= row);
-        Some((at, self.shards.get(at)?))
+    fn place_of(&self, row: u64) -> usize {
+        self.shards.partition_point(|shard| shard.first_row + shard.num_rows <= row)
     }
 
     /// Adds the run, the file and the offset in the file to an error about a run's rows. The error's offset counts

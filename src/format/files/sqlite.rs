@@ -152,29 +152,21 @@ impl Database {
     }
 
     fn check_sound(&self) -> Result<()> {
-        let mut problem = None;
         // `quick_check` would run the code of virtual tables, so they are rejected first.
         self.each("SELECT 1 FROM sqlite_schema WHERE type IS NULL OR type = 'table' AND rootpage IS 0", [], |_| {
             Err(self.error("tables", "no virtual tables", "a virtual table".into()))
         })?;
-        self.each("PRAGMA quick_check(1)", [], |row| {
-            problem = Some(text(row, 0).unwrap_or("nothing").to_owned()).filter(|said| said != "ok");
-            Ok(())
-        })?;
-        match problem {
-            None => Ok(()),
-            Some(problem) => {
-                let problem = problem.replace('\n', " ");
-                Err(header_error("SQLite's check of the database", "ok", problem, &self.path))
-            }
-        }
+        self.each("PRAGMA quick_check(1)", [], |row| match text(row, 0).unwrap_or("nothing") {
+            "ok" => Ok(()),
+            problem => Err(self.error("SQLite's check of the database", "ok", problem.replace('\n', " "))),
+        })
     }
 }
 
 /// The values of a row, and the first invalid one.
 pub(in crate::format) struct Values<'a> {
-    row: &'a Row<'a>,
-    problem: Option<Box<InvalidValue>>,
+    pub(in crate::format) row: &'a Row<'a>,
+    pub(in crate::format) problem: Option<Box<InvalidValue>>,
 }
 
 /// A value that a column cannot have.
@@ -187,10 +179,6 @@ pub(in crate::format) struct InvalidValue {
 }
 
 impl<'a> Values<'a> {
-    pub(in crate::format) fn of(row: &'a Row<'a>) -> Values<'a> {
-        Values { row, problem: None }
-    }
-
     /// Returns the value of a column as `valid` converts it. If `valid` returns `None`, notes the problem and returns
     /// the default.
     pub(in crate::format) fn get<T: Default>(
@@ -204,11 +192,6 @@ impl<'a> Values<'a> {
             self.problem.get_or_insert_with(|| Box::new(InvalidValue { what, expected, found: shown(value) }));
             T::default()
         })
-    }
-
-    /// Returns the first invalid value.
-    pub(in crate::format) fn finish(self) -> Option<Box<InvalidValue>> {
-        self.problem
     }
 }
 
@@ -277,15 +260,9 @@ fn refused(path: &Path, error: &rusqlite::Error) -> Error {
         Some(Code::SystemIoFailure) if !is_short => {
             Error::io(path, io::Error::other(format!("{error}: {}", io::Error::last_os_error())))
         }
-        Some(
-            Code::PermissionDenied
-            | Code::DatabaseBusy
-            | Code::DatabaseLocked
-            | Code::OutOfMemory
-            | Code::CannotOpen
-            | Code::FileLockingProtocolFailed
-            | Code::NoLargeFileSupport,
-        ) => Error::io(path, io::Error::other(error.to_string())),
+        Some(Code::PermissionDenied | Code::DatabaseBusy | Code::OutOfMemory | Code::CannotOpen) => {
+            Error::io(path, io::Error::other(error.to_string()))
+        }
         // A statement of this crate does not fit the file.
         Some(Code::Unknown) => {
             header_error("SQLite database", "the tables and columns of the format", error.to_string(), path)

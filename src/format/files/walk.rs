@@ -12,7 +12,7 @@ use walkdir::{DirEntry, WalkDir};
 const EXTENSIONS: [&str; 3] = ["a2run2", "bin", "a2t1"];
 
 /// A file that was found or named.
-pub struct FoundFile {
+pub(crate) struct FoundFile {
     pub(crate) path: PathBuf,
     /// `None` if the file has vanished. Reading the file then returns the error.
     pub(crate) metadata: Option<Metadata>,
@@ -40,7 +40,7 @@ impl FoundFile {
 /// skips hidden folders. Memory holds the names of one folder and its ancestors.
 ///
 /// An item is an error if `root` itself cannot be read.
-pub fn files_in(root: &Path) -> impl Iterator<Item = Result<FoundFile>> + Send + use<> {
+pub(crate) fn files_in(root: &Path) -> impl Iterator<Item = Result<FoundFile>> + Send + use<> {
     let root = root.to_path_buf();
     WalkDir::new(&root)
         .follow_links(true)
@@ -87,8 +87,7 @@ fn is_unfinished(entry: &DirEntry) -> bool {
 }
 
 /// Returns whether a name begins with a dot or ends with `.tmp`.
-#[must_use]
-pub fn is_named_as_unfinished(path: &Path) -> bool {
+pub(crate) fn is_named_as_unfinished(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
     name.starts_with(b".") || name.ends_with(b".tmp")
 }

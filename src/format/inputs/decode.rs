@@ -1,6 +1,5 @@
 //! Runs of files and folders: reading one, and reading many in parallel, in order.
 
-use super::rejected::Rejected;
 use super::run_discovery::{DiscoveredRun, RunDiscovery, RunInput, RunPlace};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::detect::ContainerKind;
@@ -11,9 +10,10 @@ use crate::system::cancellation::CancellationToken;
 use crate::system::progress::Progress;
 use crate::system::workers::pool;
 use rayon::prelude::*;
+use serde::{Serialize, Serializer};
 use std::fs::File;
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The number of input bytes per thread that are decoded at once.
 const WINDOW_BYTES: u64 = 4 << 20;
@@ -93,6 +93,35 @@ pub(crate) fn decode_next<T: Send>(
     Ok(window.into_par_iter().map(decode).collect())
 }
 
+/// A run or a whole file that could not be read.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Rejected {
+    /// The file; the folder of a dataset, a session or a pack if no single file is wrong.
+    pub path: PathBuf,
+    /// The reason.
+    pub error: Error,
+}
+
+impl Rejected {
+    /// Takes the path of the error. `source` is the path of the run, if the error has none.
+    pub fn new(source: PathBuf, error: Error) -> Rejected {
+        Rejected { path: error.path().map_or(source, Path::to_path_buf), error }
+    }
+
+    /// Returns the reason in one line, without the path.
+    #[must_use]
+    pub fn message(&self) -> String {
+        self.error.message()
+    }
+}
+
+impl Serialize for Rejected {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.error.serialize_with(Some(&self.path), serializer)
+    }
+}
+
 /// A run that was read.
 pub(crate) struct ReadRun {
     /// The file or folder of the run.
@@ -147,7 +176,10 @@ pub(crate) fn each_window(
                             None
                         }
                     };
-                    let (index, game_steps) = (source.index(), source.game_steps());
+                    let (index, game_steps) = match &source.place {
+                        RunPlace::Of { runs, index } => (Some(*index), runs.source.facts(*index).num_steps),
+                        _ => (None, None),
+                    };
                     window.push(ReadRun { path: source.path, index, game_steps, run });
                 }
                 take(window)?;

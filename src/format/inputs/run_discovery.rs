@@ -6,7 +6,7 @@ use crate::format::{
     fill_window, is_archive, is_companion, is_named_as_unfinished, open_container,
 };
 use crate::system::cancellation::CancellationToken;
-use crate::system::progress::{Progress, Unit};
+use crate::system::progress::{Progress, ReportedWork, Unit};
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::Read;
@@ -48,12 +48,12 @@ pub(crate) enum RunInput<'a> {
 
 impl<'a> RunInput<'a> {
     pub(crate) fn sources(self) -> Result<RunDiscovery<'a>> {
-        match self {
-            RunInput::Paths(paths) => Ok(RunDiscovery::over(candidates(paths)?, Vec::new())),
-            RunInput::Open { runs, .. } => {
-                Ok(RunDiscovery::over(Box::new(std::iter::empty()), vec![PendingRuns::Runs(Arc::clone(runs), 0)]))
-            }
-        }
+        let (candidates, pending): (CandidateFiles<'a>, Vec<PendingRuns>) = match self {
+            RunInput::Paths(paths) => (candidates(paths)?, Vec::new()),
+            RunInput::Open { runs, .. } => (Box::new(std::iter::empty()), vec![PendingRuns::Runs(Arc::clone(runs), 0)]),
+        };
+        let (wholes, warnings, ignored) = (HashSet::new(), Vec::new(), Vec::new());
+        Ok(RunDiscovery { candidates, pending, wholes, warnings, ignored, is_strict: false })
     }
 
     /// Reports `work`, which reads the runs, to `progress`. Another thread meanwhile determines the total number of
@@ -66,8 +66,8 @@ impl<'a> RunInput<'a> {
         work: impl FnOnce() -> T,
     ) -> T {
         let finished = AtomicBool::new(false);
-        progress.begin(what, Unit::Bytes, 0);
-        let outcome = std::thread::scope(|scope| {
+        let _work = ReportedWork::begin(progress, what, Unit::Bytes, 0);
+        std::thread::scope(|scope| {
             scope.spawn(|| match self {
                 RunInput::Paths(paths) => measure(paths, progress, cancel, &finished),
                 RunInput::Open { runs, .. } => {
@@ -77,9 +77,7 @@ impl<'a> RunInput<'a> {
             let outcome = work();
             finished.store(true, Ordering::Relaxed);
             outcome
-        });
-        progress.end();
-        outcome
+        })
     }
 }
 
@@ -120,30 +118,7 @@ impl PendingRuns {
     }
 }
 
-impl DiscoveredRun {
-    /// Returns the run's index in its container, if it has one.
-    pub(crate) fn index(&self) -> Option<usize> {
-        match self.place {
-            RunPlace::Of { index, .. } => Some(index),
-            _ => None,
-        }
-    }
-
-    /// Returns the number of steps of the whole game, if the run's container states it.
-    pub(crate) fn game_steps(&self) -> Option<u32> {
-        match &self.place {
-            RunPlace::Of { runs, index } => runs.source.facts(*index).num_steps,
-            _ => None,
-        }
-    }
-}
-
-impl<'a> RunDiscovery<'a> {
-    fn over(candidates: CandidateFiles<'a>, pending: Vec<PendingRuns>) -> Self {
-        let (wholes, warnings, ignored) = (HashSet::new(), Vec::new(), Vec::new());
-        RunDiscovery { candidates, pending, wholes, warnings, ignored, is_strict: false }
-    }
-
+impl RunDiscovery<'_> {
     /// Returns the next runs, of about `num_bytes` bytes together; at least one, unless there are no more.
     pub(crate) fn window(&mut self, num_bytes: u64, cancel: &CancellationToken) -> Result<Vec<DiscoveredRun>> {
         let sources = std::iter::from_fn(|| self.next(cancel).transpose());

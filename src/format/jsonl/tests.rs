@@ -17,9 +17,7 @@ fn sample() -> Run {
 }
 
 fn steps(run: &Run, compact: bool) -> String {
-    let mut out = Vec::new();
-    put_steps(&mut out, run, 0..run.num_steps(), 2, &run_uuid(0xabc, 2), compact).unwrap();
-    String::from_utf8(out).unwrap()
+    String::from_utf8(lines_of(run, 2, 0xabc, true, compact).unwrap()).unwrap()
 }
 
 #[test]
@@ -65,11 +63,7 @@ fn run_lines_match_the_older_tool() {
         r#""steps":3,"start_unix_s":0,"elapsed_s":0.1,"max_score":7,"highest_tile":4,"final_board":9,"#,
         r#""states":[81985529216486895,18446744073709551615,0,9],"moves":["DOWN","RIGHT","RIGHT"]}"#,
     );
-    let line = |compact| {
-        let mut out = Vec::new();
-        put_run(&mut out, &sample(), 2, &run_uuid(0xabc, 2), compact).unwrap();
-        String::from_utf8(out).unwrap()
-    };
+    let line = |compact| String::from_utf8(lines_of(&sample(), 2, 0xabc, false, compact).unwrap()).unwrap();
     assert_eq!(line(false), format!("{{\"run_idx\":2,{rest}\n"));
     let expected = r#"{"run_idx":2,"run_uuid":"a2r-00000abc-00000002","engine":"a\"b","#;
     assert_eq!(line(true), format!("{expected}{rest}\n"));
@@ -82,9 +76,7 @@ fn an_incomplete_run_has_step_lines_but_no_run_line() {
     let run = builder.finish(RunMeta::default(), None).unwrap();
     let value: Value = serde_json::from_str(&steps(&run, false)).unwrap();
     assert_eq!((&value["step_idx"], &value["chosen"]), (&Value::from(7), &Value::Null));
-    let mut out = Vec::new();
-    assert!(put_run(&mut out, &run, 0, "", false).is_err());
-    assert!(out.is_empty());
+    assert!(lines_of(&run, 0, 0, false, false).is_err());
 }
 
 proptest! {

@@ -28,9 +28,8 @@ impl LogMeta {
         let expected = "a JSON object with seed, num_moves, score and max_tile";
         let mut meta: LogMeta =
             parse(&text).map_err(|(at, found)| Error::decode(at as u64, "meta file", expected, found))?;
-        if let Some(rank) = meta.max_rank
-            && u64::from(meta.max_tile) != tile(u64::from(rank)).unwrap_or(u64::MAX)
-        {
+        let tile = |rank: u32| if rank == 0 { Some(0) } else { 1_u32.checked_shl(rank) };
+        if let Some(rank) = meta.max_rank.filter(|&rank| tile(rank) != Some(meta.max_tile)) {
             let expected = format!("the tile of max_rank {rank}");
             return Err(Error::decode(0, "max_tile", expected, meta.max_tile));
         }
@@ -49,8 +48,8 @@ pub(super) struct LogRow {
     pub(super) seed: u64,
     #[serde(rename = "step_index")]
     pub(super) index: u32,
-    #[serde(rename = "move")]
-    chosen: MoveName,
+    #[serde(rename = "move", with = "MoveName")]
+    chosen: Move,
     /// Exponents that may exceed the range of a board.
     board: [u64; 16],
     branch_evs: Option<BranchValues>,
@@ -78,12 +77,6 @@ impl LogRow {
     }
 
     pub(super) fn step(self, lines: &LineReader<'_>, step: u64) -> Result<RunStep> {
-        let chosen = match self.chosen {
-            MoveName::Up => Move::Up,
-            MoveName::Down => Move::Down,
-            MoveName::Left => Move::Left,
-            MoveName::Right => Move::Right,
-        };
         let mut exps = [0; 16];
         for (cell, (exp, stored)) in self.board.into_iter().zip(&mut exps).enumerate() {
             if exp > 16 {
@@ -110,15 +103,7 @@ impl LogRow {
                 Some(branches)
             }
         };
-        Ok(RunStep { index: self.index, board, chosen: Some(chosen), branches })
-    }
-}
-
-/// Returns the tile of an exponent, or `None` if it exceeds a u64.
-fn tile(exp: u64) -> Option<u64> {
-    match exp {
-        0 => Some(0),
-        _ => u32::try_from(exp).ok().and_then(|exp| 1u64.checked_shl(exp)),
+        Ok(RunStep { index: self.index, board, chosen: Some(self.chosen), branches })
     }
 }
 
@@ -151,9 +136,9 @@ fn message(error: &serde_json::Error) -> String {
     }
 }
 
-/// The name of a move.
-#[derive(Clone, Copy, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
+/// The names of the moves.
+#[derive(serde::Deserialize)]
+#[serde(remote = "Move", rename_all = "lowercase")]
 enum MoveName {
     Up,
     Down,

@@ -33,14 +33,7 @@ impl<'a> LineReader<'a> {
             // One extra byte detects a line that is too long.
             let read = self.text.by_ref().take(MAX_LINE as u64 + 1).read_until(b'\n', &mut self.line);
             self.end += self.line.len() as u64;
-            if let Err(source) = read {
-                return Err(match is_of_gzip(&source) {
-                    true => {
-                        self.error(self.line.len(), step, "gzip stream", "a complete stream with its checksum", source)
-                    }
-                    false => source.into(),
-                });
-            }
+            read.map_err(|source| read_error(self.end, source).located(|location| location.step = Some(step)))?;
             if self.line.len() > MAX_LINE {
                 return Err(self.error(0, step, "line", format!("at most {MAX_LINE} bytes"), "a longer line"));
             }
@@ -81,12 +74,7 @@ impl<'a> LineReader<'a> {
 pub(super) fn read_all(bytes: impl Read) -> Result<Vec<u8>> {
     let mut text = Vec::new();
     let read = open(bytes)?.take(MAX_LINE as u64 + 1).read_to_end(&mut text);
-    if let Err(source) = read {
-        return Err(match is_of_gzip(&source) {
-            true => Error::decode(text.len() as u64, "gzip stream", "a complete stream with its checksum", source),
-            false => source.into(),
-        });
-    }
+    read.map_err(|source| read_error(text.len() as u64, source))?;
     if text.len() > MAX_LINE {
         return Err(Error::decode(0, "meta file", format!("at most {MAX_LINE} bytes of text"), "a longer text"));
     }
@@ -115,7 +103,12 @@ fn open<'a>(bytes: impl Read + 'a) -> Result<Box<dyn BufRead + 'a>> {
     }
 }
 
-/// Returns whether an error is about the gzip data rather than about reading it.
-fn is_of_gzip(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof)
+/// Returns the error of reading a text up to an offset. It may be about the gzip data.
+fn read_error(offset: u64, source: io::Error) -> Error {
+    match source.kind() {
+        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
+            Error::decode(offset, "gzip stream", "a complete stream with its checksum", source)
+        }
+        _ => source.into(),
+    }
 }

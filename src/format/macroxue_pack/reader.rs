@@ -36,18 +36,6 @@ impl MacroxuePack {
         Ok(MacroxuePack { runs: IndexedRuns::new(folder, steps, runs, key), types })
     }
 
-    /// Returns the number of runs.
-    #[must_use]
-    pub fn num_runs(&self) -> usize {
-        self.runs.runs.len()
-    }
-
-    /// Returns the id of a run; `None` past the last run.
-    #[must_use]
-    pub fn id(&self, index: usize) -> Option<u64> {
-        self.runs.id(index)
-    }
-
     /// Decodes a run. Runs are in the order of their ids. A run has raw values and details, and no final board.
     ///
     /// # Errors

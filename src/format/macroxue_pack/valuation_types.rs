@@ -1,8 +1,7 @@
 //! `valuation_types.json`: the names of valuation types and their ids in the rows of a pack.
 
 use crate::error::{Error, Result};
-use crate::format::files::mapped::header_error;
-use crate::format::files::mapped::{read_json, write_json};
+use crate::format::files::mapped::{header_error, read_json};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -13,7 +12,7 @@ const MAX_LEN: u64 = 1 << 16;
 /// The valuation types of a pack: the id of each name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ValuationTypes {
-    ids: BTreeMap<String, u8>,
+    pub(super) ids: BTreeMap<String, u8>,
 }
 
 impl Default for ValuationTypes {
@@ -59,10 +58,5 @@ impl ValuationTypes {
         let id = free.ok_or_else(|| Error::argument("valuation_type", "at most 256 types in a pack", name))?;
         self.ids.insert(name.to_owned(), id);
         Ok(id)
-    }
-
-    /// Writes the file into a folder.
-    pub(super) fn write(&self, folder: &Path) -> Result<()> {
-        write_json(folder, NAME, &self.ids)
     }
 }

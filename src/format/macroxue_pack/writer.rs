@@ -1,8 +1,9 @@
 //! Writing Macroxue packs.
 
 use super::row::{NUMBERING, PackedRow, layouts};
-use super::valuation_types::ValuationTypes;
+use super::valuation_types::{self, ValuationTypes};
 use crate::error::{Error, Result};
+use crate::format::files::mapped::write_json;
 use crate::format::files::row_folder::RowFolder;
 use crate::format::files::staged_folder::check_free;
 use crate::format::session::stored_seed;
@@ -101,7 +102,7 @@ impl MacroxuePackWriter {
         }
         self.folder.push(bytemuck::cast_slice(&self.rows))?;
         self.types = types;
-        self.folder.insert(INSERT, (id, seed, run.num_steps() as u32, max_score, meta.highest_tile))?;
+        self.folder.database.insert(INSERT, (id, seed, run.num_steps() as u32, max_score, meta.highest_tile))?;
         self.next_id = id.checked_add(1);
         Ok(())
     }
@@ -112,7 +113,7 @@ impl MacroxuePackWriter {
     /// [`ErrorKind::Io`](crate::ErrorKind::Io).
     pub fn finish(self) -> Result<()> {
         let (staging, _) = self.folder.finish()?;
-        self.types.write(staging.path())?;
+        write_json(staging.path(), valuation_types::NAME, &self.types.ids)?;
         staging.publish(&self.name)
     }
 }

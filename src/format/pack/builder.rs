@@ -8,7 +8,6 @@ use crate::format::files::mapped::open_file;
 use crate::format::run_file::{MAX_RUN_BYTES, RunFormat, decode_run};
 use crate::system::publish::{Destination, Staged};
 use derive_setters::Setters;
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
@@ -227,10 +226,6 @@ impl PackBuilder {
         self.entries.is_empty()
     }
 
-    pub(super) fn options(&self) -> &PackOptions {
-        &self.options
-    }
-
     /// Appends a payload.
     pub(super) fn add(&mut self, payload: Payload) -> Result<()> {
         let Payload { stored, format, compression, crc32c, num_steps } = payload;
@@ -298,16 +293,6 @@ impl PackBuilder {
         self.data_start += by;
         self.pending_offset += by;
         Ok(())
-    }
-}
-
-impl fmt::Debug for PackBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PackBuilder")
-            .field("output", &self.output)
-            .field("options", &self.options)
-            .field("num_runs", &self.entries.len())
-            .finish_non_exhaustive()
     }
 }
 

@@ -7,7 +7,7 @@ use crate::format::files::ordered::{fill_window, in_order};
 use crate::format::files::walk::{FoundFile, files_in};
 use crate::format::run_file::MAX_RUN_BYTES;
 use crate::system::cancellation::CancellationToken;
-use crate::system::progress::{Progress, Unit};
+use crate::system::progress::{Progress, ReportedWork, Unit};
 use crate::system::workers;
 use std::io;
 use std::path::Path;
@@ -16,12 +16,6 @@ use std::path::Path;
 const WINDOW_BYTES: u64 = 16 << 20;
 /// The maximum files per window.
 const WINDOW_FILES: usize = 512;
-
-enum FileOutcome {
-    Run(Payload),
-    Rejected(Error),
-    Ignored,
-}
 
 /// Packs the run files of a folder and its subfolders in the order of their names. Follows links.
 ///
@@ -56,49 +50,37 @@ pub fn pack_folder(
         num_files += u64::from(candidate.is_named_as_run());
         num_bytes += candidate.num_bytes();
     }
-    progress.begin("packing", Unit::Bytes, num_bytes);
-    let report = pack_candidates(input, builder.with_capacity(num_files), &pool, progress, cancel);
-    progress.end();
-    report
-}
-
-fn pack_candidates(
-    input: &Path,
-    mut builder: PackBuilder,
-    pool: &rayon::ThreadPool,
-    progress: &dyn Progress,
-    cancel: &CancellationToken,
-) -> Result<PackReport> {
-    let compression = builder.options().compression;
+    let _work = ReportedWork::begin(progress, "packing", Unit::Bytes, num_bytes);
+    let mut builder = builder.with_capacity(num_files);
     let mut found = candidates(input).map(|candidate| cancel.check().and(candidate));
     // At most this many bytes of a file are read.
     let size = |candidate: &FoundFile| candidate.num_bytes().min(MAX_RUN_BYTES);
     let next_window = || fill_window(&mut found, WINDOW_FILES, WINDOW_BYTES, size);
     let work = |candidate: FoundFile| {
         let (num_bytes, is_named_so) = (candidate.num_bytes(), candidate.is_named_as_run());
+        // `None` for a file that is ignored.
         let outcome = match candidate.problem {
-            Some(error) => FileOutcome::Rejected(error),
-            None if !is_named_so && num_bytes > MAX_RUN_BYTES => FileOutcome::Ignored,
-            None => match Payload::of_file(&candidate.path, compression) {
-                Ok(payload) => FileOutcome::Run(payload),
-                Err(error) if !is_named_so && is_about_content(&error) => FileOutcome::Ignored,
-                Err(error) => FileOutcome::Rejected(error),
+            Some(error) => Some(Err(error)),
+            None if !is_named_so && num_bytes > MAX_RUN_BYTES => None,
+            None => match Payload::of_file(&candidate.path, options.compression) {
+                Err(error) if !is_named_so && is_about_content(&error) => None,
+                payload => Some(payload),
             },
         };
         (outcome, num_bytes)
     };
     let mut report = PackReport::default();
-    let take = |(outcome, num_bytes)| {
+    let take = |(outcome, num_bytes): (Option<Result<Payload>>, u64)| {
         cancel.check()?;
         match outcome {
-            FileOutcome::Run(payload) => builder.add(payload)?,
-            FileOutcome::Rejected(error) => report.errors.push(error),
-            FileOutcome::Ignored => report.ignored += 1,
+            Some(Ok(payload)) => builder.add(payload)?,
+            Some(Err(error)) => report.errors.push(error),
+            None => report.ignored += 1,
         }
         progress.advance(num_bytes);
         Ok(())
     };
-    in_order(pool, next_window, work, take)?;
+    in_order(&pool, next_window, work, take)?;
     report.rejected = report.errors.len() as u64;
     match (builder.is_empty(), report.rejected) {
         (true, 0) => Err(Error::io(input, io::Error::new(io::ErrorKind::NotFound, "this folder has no run files"))),

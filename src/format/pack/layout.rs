@@ -68,10 +68,6 @@ pub(super) struct PackLayout {
 impl PackLayout {
     /// Checks header, index and footer. Does not check payloads and the stats block.
     pub(super) fn read(bytes: &[u8]) -> Result<PackLayout> {
-        PackLayout::read_parts(bytes).map_err(Error::of_header)
-    }
-
-    fn read_parts(bytes: &[u8]) -> Result<PackLayout> {
         let mut reader = ByteReader::new(bytes);
         let magic = reader.array::<8>("magic")?;
         if magic != MAGIC {
@@ -150,11 +146,8 @@ impl PackLayout {
 pub(super) fn header(entries: &[IndexEntry]) -> Vec<u8> {
     let is_compressed = entries.iter().any(|entry| entry.flags != 0);
     let version = if is_compressed { COMPRESSED_VERSION } else { VERSION };
-    let mut out = Vec::with_capacity(HEADER_LEN as usize);
-    out.extend_from_slice(&MAGIC);
-    out.extend_from_slice(&version.to_le_bytes());
-    out.extend_from_slice(&0u32.to_le_bytes());
-    out.extend_from_slice(&(entries.len() as u64).to_le_bytes());
+    let count = entries.len() as u64;
+    let mut out = [&MAGIC[..], &version.to_le_bytes(), &0u32.to_le_bytes(), &count.to_le_bytes()].concat();
     out.extend_from_slice(&crc32c::crc32c(&out).to_le_bytes());
     out
 }

@@ -3,12 +3,11 @@
 use super::PackReader;
 use crate::error::{Error, Result};
 use crate::format::files::ordered::{fill_window, in_order};
-use crate::format::jsonl::{JsonlOptions, put_run, put_steps, run_uuid};
+use crate::format::jsonl::{JsonlOptions, lines_of};
 use crate::system::cancellation::CancellationToken;
-use crate::system::progress::{Progress, Unit};
+use crate::system::progress::{Progress, ReportedWork, Unit};
 use crate::system::publish::{Output, is_same_file};
 use crate::system::workers;
-use std::convert::Infallible;
 use std::io::Write;
 use std::path::Path;
 
@@ -72,32 +71,17 @@ impl PackReader {
         progress: &dyn Progress,
         cancel: &CancellationToken,
     ) -> Result<JsonlReport> {
-        let workers = if options.parallel { options.workers } else { Some(1) };
-        let pool = workers::pool("jsonl", workers)?;
-        progress.begin("writing lines", Unit::Runs, self.len() as u64);
-        let report = self.write_lines(out, options, &pool, progress, cancel);
-        progress.end();
-        report
-    }
-
-    fn write_lines(
-        &self,
-        out: &mut dyn Write,
-        options: &JsonlOptions,
-        pool: &rayon::ThreadPool,
-        progress: &dyn Progress,
-        cancel: &CancellationToken,
-    ) -> Result<JsonlReport> {
+        let pool = workers::pool("jsonl", options.workers)?;
+        let _work = ReportedWork::begin(progress, "writing lines", Unit::Runs, self.len() as u64);
         let JsonlOptions { by_step, compact, .. } = *options;
         let is_compressed = |index: usize| self.entry(index).is_ok_and(|entry| entry.flags != 0);
-        let mut indices = (0..self.len()).map(Ok::<_, Infallible>);
+        let mut indices = (0..self.len()).map(Ok);
         // A small compressed entry can hold many steps, and a decoded step takes ten times the memory of an
         // encoded one.
         let size = |&index: &usize| self.payload_len(index) * if is_compressed(index) { 10 } else { 1 };
         let next_window = || {
             cancel.check()?;
-            let Ok(window) = fill_window(&mut indices, WINDOW_RUNS, WINDOW_BYTES, size);
-            Ok(window)
+            fill_window(&mut indices, WINDOW_RUNS, WINDOW_BYTES, size)
         };
         // Returns the lines of a run and the number of its steps; `None` for a tombstone.
         let work = |index: usize| -> Result<Option<(Vec<u8>, u64)>> {
@@ -107,14 +91,8 @@ impl PackReader {
             }
             let file = self.get_slice(index)?;
             let run = file.decode().map_err(|error| self.about(error, index, &entry))?;
-            let (mut text, num_steps) = (Vec::new(), run.num_steps());
-            let (index, uuid) = (index as u64, run_uuid(crc32c::crc32c(&file.bytes), index as u64));
-            if by_step {
-                put_steps(&mut text, &run, 0..num_steps, index, &uuid, compact)?;
-            } else {
-                put_run(&mut text, &run, index, &uuid, compact)?;
-            }
-            Ok(Some((text, num_steps as u64)))
+            let text = lines_of(&run, index as u64, crc32c::crc32c(&file.bytes), by_step, compact)?;
+            Ok(Some((text, run.num_steps() as u64)))
         };
         let mut report = JsonlReport::default();
         let take = |lines: Result<Option<(Vec<u8>, u64)>>| {
@@ -131,7 +109,7 @@ impl PackReader {
             progress.advance(1);
             cancel.check()
         };
-        in_order(pool, next_window, work, take)?;
+        in_order(&pool, next_window, work, take)?;
         out.flush()?;
         Ok(report)
     }

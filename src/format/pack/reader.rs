@@ -5,15 +5,15 @@ use super::layout::{ENTRY_LEN, HEADER_LEN, IndexEntry, PackLayout, check_crc};
 use super::{Compression, PackStats};
 use crate::error::{Error, Result};
 use crate::format::files::bytes::ByteReader;
-use crate::format::files::mapped::FileBytes;
+use crate::format::files::mapped::{map_bytes, map_file};
 use crate::format::run_file::RunFormat;
 use crate::format::source::{RunSource, SourceRun};
 use crate::format::{a2run2, a2t1};
 use crate::run::{Run, RunMeta};
 use crate::system::workers;
+use memmap2::Mmap;
 use rayon::prelude::*;
 use std::borrow::Cow;
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -42,17 +42,19 @@ use std::sync::{Arc, OnceLock};
 /// assert_eq!(pack.decode(0)?, run);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct PackReader {
-    pack: Arc<OpenPack>,
+    pub(super) pack: Arc<OpenPack>,
     checksums: bool,
 }
 
-struct OpenPack {
-    bytes: FileBytes,
+#[derive(Debug)]
+pub(super) struct OpenPack {
+    pub(super) bytes: Mmap,
     path: Option<PathBuf>,
-    layout: PackLayout,
-    stats: OnceLock<PackStats>,
+    pub(super) layout: PackLayout,
+    /// The cache of the computed stats.
+    pub(super) stats: OnceLock<PackStats>,
 }
 
 /// The bytes of a run file in a pack.
@@ -81,7 +83,7 @@ impl PackReader {
     /// the offset, if header, index or footer is invalid; [`ErrorKind::Io`](crate::ErrorKind::Io).
     pub fn open(path: impl AsRef<Path>) -> Result<PackReader> {
         let path = path.as_ref();
-        let bytes = FileBytes::map(path)?;
+        let bytes = map_file(path)?;
         PackReader::new(bytes, Some(path.to_path_buf())).map_err(|error| error.with_path(path))
     }
 
@@ -89,12 +91,12 @@ impl PackReader {
     ///
     /// # Errors
     /// The errors of [`PackReader::open`].
-    pub fn from_bytes(bytes: Vec<u8>) -> Result<PackReader> {
-        PackReader::new(FileBytes::Held(bytes), None)
+    pub fn from_bytes(bytes: impl AsRef<[u8]>) -> Result<PackReader> {
+        PackReader::new(map_bytes(bytes.as_ref())?, None)
     }
 
-    fn new(bytes: FileBytes, path: Option<PathBuf>) -> Result<PackReader> {
-        let layout = PackLayout::read(&bytes)?;
+    fn new(bytes: Mmap, path: Option<PathBuf>) -> Result<PackReader> {
+        let layout = PackLayout::read(&bytes).map_err(Error::of_header)?;
         Ok(PackReader { pack: Arc::new(OpenPack { bytes, path, layout, stats: OnceLock::new() }), checksums: true })
     }
 
@@ -179,19 +181,6 @@ impl PackReader {
         }
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.pack.bytes
-    }
-
-    pub(super) fn layout(&self) -> &PackLayout {
-        &self.pack.layout
-    }
-
-    /// Returns the cache of the computed stats.
-    pub(super) fn stats_cell(&self) -> &OnceLock<PackStats> {
-        &self.pack.stats
-    }
-
     /// Adds the path of this pack to an error.
     pub(super) fn with_path(&self, error: Error) -> Error {
         match self.path() {
@@ -202,7 +191,7 @@ impl PackReader {
 
     pub(super) fn entry(&self, index: usize) -> Result<IndexEntry> {
         let at = (HEADER_LEN as usize).saturating_add((ENTRY_LEN as usize).saturating_mul(index));
-        match self.bytes().get(at..).and_then(|rest| rest.first_chunk()) {
+        match self.pack.bytes.get(at..).and_then(|rest| rest.first_chunk()) {
             Some(bytes) if index < self.len() => Ok(IndexEntry::from_bytes(bytes)),
             _ => Err(Error::no_index(index, self.len())),
         }
@@ -210,7 +199,7 @@ impl PackReader {
 
     /// Returns the stored bytes of an entry, unchecked.
     pub(super) fn stored(&self, entry: &IndexEntry) -> Result<&[u8]> {
-        let stored = usize::try_from(entry.offset).ok().and_then(|start| self.bytes().get(start..));
+        let stored = usize::try_from(entry.offset).ok().and_then(|start| self.pack.bytes.get(start..));
         // `open` checked this range, but a mapped file may shrink later.
         stored
             .and_then(|rest| rest.get(..entry.length as usize))
@@ -290,10 +279,6 @@ impl RunSource for PackReader {
         self.payload_len(index)
     }
 
-    fn offset(&self, index: usize) -> u64 {
-        self.entry(index).map_or(0, |entry| entry.offset)
-    }
-
     fn locate(&self, index: usize, error: Error) -> Error {
         match self.entry(index) {
             Ok(entry) => located(error, index, &entry),
@@ -307,16 +292,6 @@ impl RunSource for PackReader {
 
     fn read(&self, index: usize) -> Result<SourceRun<'_>> {
         self.get_slice(index).map(|run| SourceRun::File(run.bytes))
-    }
-}
-
-impl fmt::Debug for PackReader {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PackReader")
-            .field("path", &self.path())
-            .field("num_runs", &self.len())
-            .field("checksums", &self.checksums)
-            .finish_non_exhaustive()
     }
 }
 

@@ -63,22 +63,18 @@ impl PackStats {
     /// Returns the first stored number that differs, with both values. Means may differ by rounding errors.
     pub(super) fn difference(&self, other: &PackStats) -> Option<(&'static str, String, String)> {
         let numbers = |stats: &PackStats| {
-            let &PackStats { count, total_steps, min_len, max_len, p50, p90, p99, .. } = stats;
-            let [min_len, max_len, p50, p90, p99] = [min_len, max_len, p50, p90, p99].map(u64::from);
-            [count, total_steps, min_len, max_len, p50, p90, p99]
+            [
+                ("count of the stats", stats.count),
+                ("total_steps of the stats", stats.total_steps),
+                ("min_len of the stats", u64::from(stats.min_len)),
+                ("max_len of the stats", u64::from(stats.max_len)),
+                ("p50 of the stats", u64::from(stats.p50)),
+                ("p90 of the stats", u64::from(stats.p90)),
+                ("p99 of the stats", u64::from(stats.p99)),
+            ]
         };
-        let names = [
-            "count of the stats",
-            "total_steps of the stats",
-            "min_len of the stats",
-            "max_len of the stats",
-            "p50 of the stats",
-            "p90 of the stats",
-            "p99 of the stats",
-        ];
-        let pairs = numbers(self).into_iter().zip(numbers(other));
-        let number = names.into_iter().zip(pairs).find(|(_, (own, others))| own != others);
-        if let Some((name, (own, others))) = number {
+        let differing = numbers(self).into_iter().zip(numbers(other)).find(|(own, others)| own != others);
+        if let Some(((name, own), (_, others))) = differing {
             return Some((name, own.to_string(), others.to_string()));
         }
         // This is false for NaN.

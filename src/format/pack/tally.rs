@@ -3,15 +3,13 @@
 use super::{PackReader, PackStats};
 use crate::error::Result;
 use crate::system::cancellation::CancellationToken;
-use crate::system::progress::{Progress, Unit};
+use crate::system::progress::{Progress, ReportedWork, Unit};
 use crate::system::workers;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, HashMap};
 
 /// Longer engine names are truncated, because each run could have a name of megabytes.
 const MAX_NAME_LEN: usize = 1024;
-/// Runs between two checks for cancellation.
-const CHUNK_RUNS: usize = 1024;
 
 impl PackReader {
     /// Returns the statistics of the pack. They are computed once.
@@ -22,13 +20,23 @@ impl PackReader {
     /// # Errors
     /// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled). Damaged runs are counted, not reported.
     pub fn stats(&self, progress: &dyn Progress, cancel: &CancellationToken) -> Result<PackStats> {
-        if let Some(stats) = self.stats_cell().get() {
+        if let Some(stats) = self.pack.stats.get() {
             return Ok(stats.clone());
         }
-        progress.begin("reading headers", Unit::Runs, self.len() as u64);
-        let tally = self.tally(progress, cancel);
-        progress.end();
-        let tally = tally?;
+        let _work = ReportedWork::begin(progress, "reading headers", Unit::Runs, self.len() as u64);
+        let add = |mut tally: Tally, index: usize| -> Result<Tally> {
+            cancel.check()?;
+            // A tombstone does not count as a run.
+            if !self.entry(index)?.is_tombstone() {
+                tally.add(self, index);
+            }
+            progress.advance(1);
+            Ok(tally)
+        };
+        let merge = |a: Tally, b: Tally| Ok(a.merge(b));
+        let indices = (0..self.len()).into_par_iter();
+        let tally = || indices.try_fold(Tally::default, add).try_reduce(Tally::default, merge);
+        let tally = workers::shared()?.install(tally)?;
         // No checksum covers the stored stats, so they must agree with the runs.
         let computed = PackStats::of(tally.lengths);
         let lengths = match self.stored_stats() {
@@ -39,7 +47,7 @@ impl PackReader {
         engines.sort_unstable_by(|(a, a_runs), (b, b_runs)| b_runs.cmp(a_runs).then_with(|| a.cmp(b)));
         let highest_tiles = tally.highest_tiles.into_iter().collect();
         let stats = PackStats { unreadable: tally.unreadable, highest_tiles, engines, ..lengths };
-        Ok(self.stats_cell().get_or_init(|| stats).clone())
+        Ok(self.pack.stats.get_or_init(|| stats).clone())
     }
 
     /// Returns the game of each run ([`Run::game`](crate::Run::game)); `None` for a damaged run.
@@ -54,30 +62,10 @@ impl PackReader {
         workers::shared()?.install(|| (0..self.len()).into_par_iter().map(game).collect())
     }
 
-    fn tally(&self, progress: &dyn Progress, cancel: &CancellationToken) -> Result<Tally> {
-        let starts: Vec<usize> = (0..self.len()).step_by(CHUNK_RUNS).collect();
-        let of_chunk = |start: usize| {
-            cancel.check()?;
-            let mut tally = Tally::default();
-            let chunk = start..self.len().min(start + CHUNK_RUNS);
-            let num_runs = chunk.len() as u64;
-            for index in chunk {
-                // A tombstone does not count as a run.
-                if !self.entry(index)?.is_tombstone() {
-                    tally.add(self, index);
-                }
-            }
-            progress.advance(num_runs);
-            Ok(tally)
-        };
-        let merge = |a: Tally, b| Ok(a.merge(b));
-        workers::shared()?.install(|| starts.into_par_iter().map(of_chunk).try_reduce(Tally::default, merge))
-    }
-
     /// Returns the stored stats, if there are any.
     pub(super) fn stored_stats(&self) -> Option<Result<PackStats>> {
-        let offset = self.layout().stats_offset;
-        (offset != 0).then(|| PackStats::read(self.bytes(), offset as usize))
+        let offset = self.pack.layout.stats_offset;
+        (offset != 0).then(|| PackStats::read(&self.pack.bytes, offset as usize))
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{PackReader, PackStats};
 use crate::error::{Error, Result};
 use crate::system::cancellation::CancellationToken;
-use crate::system::progress::{Progress, Unit};
+use crate::system::progress::{Progress, ReportedWork, Unit};
 use crate::system::workers;
 use derive_setters::Setters;
 use rayon::prelude::*;
@@ -73,19 +73,7 @@ impl PackReader {
         let pool = workers::pool("validate", options.workers)?;
         let sample = options.sample.filter(|&sample| sample < self.len());
         let to_check = sample.unwrap_or(self.len());
-        progress.begin("validating", Unit::Runs, to_check as u64);
-        let report = self.validate_runs(&pool, sample, progress, cancel);
-        progress.end();
-        report
-    }
-
-    fn validate_runs(
-        &self,
-        pool: &rayon::ThreadPool,
-        sample: Option<usize>,
-        progress: &dyn Progress,
-        cancel: &CancellationToken,
-    ) -> Result<ValidateReport> {
+        let _work = ReportedWork::begin(progress, "validating", Unit::Runs, to_check as u64);
         let check = |place: usize| {
             cancel.check()?;
             let index = sample.map_or(place, |sample| (place as u128 * self.len() as u128 / sample as u128) as usize);
@@ -93,8 +81,8 @@ impl PackReader {
             progress.advance(1);
             Ok(checked)
         };
-        let places = 0..sample.unwrap_or(self.len());
-        let checked: Result<Vec<Option<CheckedRun>>> = pool.install(|| places.into_par_iter().map(check).collect());
+        let checked: Result<Vec<Option<CheckedRun>>> =
+            pool.install(|| (0..to_check).into_par_iter().map(check).collect());
         let mut report = ValidateReport { num_runs: self.len() as u64, ..ValidateReport::default() };
         let (mut lengths, mut data_crc) = (Vec::new(), None);
         for run in checked? {
@@ -122,12 +110,12 @@ impl PackReader {
             return Ok(None);
         }
         let next = (index + 1..self.len()).flat_map(|next| self.entry(next)).find(|next| !next.is_tombstone());
-        let next = next.map_or(self.layout().data_end, |next| next.offset);
+        let next = next.map_or(self.pack.layout.data_end, |next| next.offset);
         let mut checked = CheckedRun::default();
         let outcome = self.stored(&entry).and_then(|stored| {
             let crc = crc32c::crc32c(stored);
             let end = entry.offset + stored.len() as u64;
-            let padding = self.bytes().get(end as usize..next as usize).unwrap_or_default();
+            let padding = self.pack.bytes.get(end as usize..next as usize).unwrap_or_default();
             checked.num_bytes = stored.len() as u64;
             checked.crc = (crc32c::crc32c_append(crc, padding), stored.len() + padding.len());
             if entry.crc32c != 0 && entry.crc32c != crc {
@@ -145,7 +133,7 @@ impl PackReader {
 
     /// Checks the data's checksum and the stats.
     fn check_whole(&self, report: &mut ValidateReport, data_crc: u32, lengths: Vec<u32>) {
-        let layout = self.layout();
+        let layout = &self.pack.layout;
         if layout.data_crc != 0 {
             report.data_checked = true;
             if layout.data_crc != data_crc {

@@ -3,11 +3,12 @@
 use super::layout::{CRC_LEN, HEADER_LEN, MAGIC, MIN_RUN_LEN, PackDatRow, ROW_LEN, VERSION};
 use crate::error::{Error, Result};
 use crate::format::files::bytes::ByteReader;
-use crate::format::files::mapped::FileBytes;
+use crate::format::files::mapped::{map_bytes, map_file};
 use crate::format::rows::rebuild;
 use crate::format::source::{RunSource, SourceRun};
 use crate::run::{Run, RunMeta};
 use crate::system::cancellation::CancellationToken;
+use memmap2::Mmap;
 use std::path::{Path, PathBuf};
 
 /// A memory-mapped pack.dat file. Any number of threads may read its runs in any order.
@@ -17,7 +18,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub struct PackDat {
     path: Option<PathBuf>,
-    bytes: FileBytes,
+    bytes: Mmap,
     num_steps: u64,
     /// The offset of each run's metadata in the file.
     metas: Vec<u64>,
@@ -27,11 +28,9 @@ pub struct PackDat {
 struct PackDatRun<'a> {
     first_step: u32,
     num_steps: u32,
-    max_score: u64,
-    highest_tile: u32,
     engine: &'a [u8],
-    start_time: u64,
-    elapsed_s: f32,
+    /// The metadata except the engine.
+    meta: RunMeta,
 }
 
 /// Bytes between two checks for cancellation.
@@ -49,7 +48,7 @@ impl PackDat {
     }
 
     pub(in crate::format) fn open_with(path: &Path, cancel: &CancellationToken) -> Result<PackDat> {
-        let opened = FileBytes::map(path).and_then(PackDat::parse);
+        let opened = map_file(path).and_then(PackDat::parse);
         let mut pack = opened.map_err(|error| error.with_path(path))?;
         pack.path = Some(path.to_owned());
         pack.check_crc(cancel).map_err(|error| error.with_path(path))?;
@@ -60,16 +59,10 @@ impl PackDat {
     ///
     /// # Errors
     /// The errors of [`PackDat::open`], without the file's name.
-    pub fn from_bytes(bytes: Vec<u8>) -> Result<PackDat> {
-        let pack = PackDat::parse(FileBytes::Held(bytes))?;
+    pub fn from_bytes(bytes: impl AsRef<[u8]>) -> Result<PackDat> {
+        let pack = PackDat::parse(map_bytes(bytes.as_ref())?)?;
         pack.check_crc(CancellationToken::never())?;
         Ok(pack)
-    }
-
-    /// Returns the number of runs.
-    #[must_use]
-    pub fn num_runs(&self) -> usize {
-        self.metas.len()
     }
 
     /// Returns the number of steps of all runs.
@@ -85,7 +78,7 @@ impl PackDat {
     /// missing, belong to another run, or hold no valid step;
     /// [`ErrorKind::IndexOutOfBounds`](crate::ErrorKind::IndexOutOfBounds).
     pub fn decode(&self, index: usize) -> Result<Run> {
-        let start = self.start(index)?;
+        let &start = self.metas.get(index).ok_or_else(|| Error::no_index(index, self.metas.len()))?;
         let in_entry = |error: Error| self.located(error.in_run(index as u64, start));
         let entry = self.entry(start).map_err(in_entry)?;
         let meta = entry.meta().map_err(in_entry)?;
@@ -96,7 +89,7 @@ impl PackDat {
     }
 
     /// Locates the runs and checks the size of the file. Does not verify the checksum.
-    fn parse(bytes: FileBytes) -> Result<PackDat> {
+    fn parse(bytes: Mmap) -> Result<PackDat> {
         let (num_steps, metas) = geometry(&bytes).map_err(Error::of_header)?;
         Ok(PackDat { path: None, bytes, num_steps, metas })
     }
@@ -113,10 +106,6 @@ impl PackDat {
             return Ok(());
         }
         Err(self.located(Error::checksum(covered.len() as u64, "the file", expected, found)))
-    }
-
-    fn start(&self, index: usize) -> Result<u64> {
-        self.metas.get(index).copied().ok_or_else(|| Error::no_index(index, self.metas.len()))
     }
 
     fn entry(&self, start: u64) -> Result<PackDatRun<'_>> {
@@ -159,14 +148,7 @@ impl PackDatRun<'_> {
             let offset = ENGINE_OFFSET + error.valid_up_to() as u64;
             Error::decode(offset, "engine", "UTF-8", "an invalid byte")
         })?;
-        Ok(RunMeta {
-            start_unix_s: self.start_time,
-            elapsed_s: self.elapsed_s,
-            max_score: self.max_score,
-            highest_tile: self.highest_tile,
-            engine: (!engine.is_empty()).then(|| engine.to_owned()),
-            ..RunMeta::default()
-        })
+        Ok(RunMeta { engine: (!engine.is_empty()).then(|| engine.to_owned()), ..self.meta.clone() })
     }
 }
 
@@ -186,9 +168,10 @@ impl RunSource for PackDat {
         self.metas.len()
     }
 
-    fn offset(&self, index: usize) -> u64 {
+    fn locate(&self, index: usize, error: Error) -> Error {
         let entry = self.metas.get(index).and_then(|&start| self.entry(start).ok());
-        entry.and_then(|entry| self.rows(index, &entry).ok()).map_or(0, |(first, _)| row_offset(first))
+        let first = entry.and_then(|entry| self.rows(index, &entry).ok()).map_or(0, |(first, _)| row_offset(first));
+        error.in_run(index as u64, first)
     }
 
     fn num_bytes(&self, index: usize) -> u64 {
@@ -254,18 +237,17 @@ fn entry<'a>(reader: &mut ByteReader<'a>) -> Result<(u32, PackDatRun<'a>)> {
     let highest_tile = reader.u32("highest_tile")?;
     let engine_len = reader.u16("length of engine")?;
     let engine = reader.take(usize::from(engine_len), "engine")?;
-    let start_time = reader.u64("start_time")?;
+    let start_unix_s = reader.u64("start_time")?;
     let elapsed_s = reader.f32("elapsed_s")?;
-    Ok((id, PackDatRun { first_step, num_steps, max_score, highest_tile, engine, start_time, elapsed_s }))
+    let meta = RunMeta { start_unix_s, elapsed_s, max_score, highest_tile, ..RunMeta::default() };
+    Ok((id, PackDatRun { first_step, num_steps, engine, meta }))
 }
 
 /// Rejects rows of another run and rows out of order.
 fn check_rows(rows: &[PackDatRow], run: usize) -> Result<()> {
-    let is_own = |(place, row): (usize, &PackDatRow)| row.run_id as usize == run && row.index_in_run as usize == place;
-    let Some(place) = rows.iter().enumerate().position(|pair| !is_own(pair)) else {
-        return Ok(());
-    };
-    let (run_id, index) = rows.get(place).map_or((0, 0), |row| (row.run_id, row.index_in_run));
+    let is_own = |place: usize, row: &PackDatRow| row.run_id as usize == run && row.index_in_run as usize == place;
+    let Some((place, row)) = rows.iter().enumerate().find(|&(place, row)| !is_own(place, row)) else { return Ok(()) };
+    let (run_id, index) = (row.run_id, row.index_in_run);
     let (expected, found) = (format!("step {place} of run {run}"), format!("step {index} of run {run_id}"));
     let offset = place * ROW_LEN + std::mem::offset_of!(PackDatRow, run_id);
     Err(Error::decode(offset as u64, "row", expected, found).located(|location| location.step = Some(place as u64)))

@@ -1,7 +1,7 @@
 use super::layout::{CRC_LEN, MIN_RUN_LEN};
 use super::*;
 use crate::board::{Board, Move};
-use crate::error::ErrorKind;
+use crate::error::{Error, ErrorKind};
 use crate::format::source::{RunSource, SourceRun};
 use crate::format::tests::samples::{as_rows_hold, game, runs};
 use crate::run::{Branches, Run, RunMeta, RunStep};
@@ -66,7 +66,7 @@ fn rows_match_the_specification() {
 fn rejects_every_truncation_and_flipped_bit() {
     let bytes = packed(&[game(1, 3), game(2, 2)]);
     for len in 0..bytes.len() {
-        assert!(PackDat::from_bytes(bytes[..len].to_vec()).is_err(), "{len} bytes");
+        assert!(PackDat::from_bytes(&bytes[..len]).is_err(), "{len} bytes");
     }
     for bit in 0..8 * bytes.len() {
         let mut flipped = bytes.clone();
@@ -201,7 +201,7 @@ proptest! {
         });
         if let Ok(pack) = PackDat::from_bytes(bytes) {
             for index in 0..pack.num_runs() {
-                let _ = (pack.num_bytes(index), pack.offset(index));
+                let _ = (pack.num_bytes(index), pack.locate(index, Error::decode(0, "row", "", "")));
                 if let Ok(run) = pack.decode(index) {
                     prop_assert!(run.num_steps() as u64 <= pack.num_steps());
                 }

@@ -32,7 +32,7 @@ const BUFFER_LEN: usize = 1 << 20;
 /// writer.finish()?;
 ///
 /// let pack = a2store::format::PackDat::open(&path)?;
-/// assert_eq!((pack.num_runs(), pack.decode(0)?), (1, run));
+/// assert_eq!((pack.num_steps(), pack.decode(0)?), (1, run));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct PackDatWriter {

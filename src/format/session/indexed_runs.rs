@@ -1,6 +1,12 @@
-//! The runs of a session or a Macroxue pack: their rows, and their metadata in `metadata.db`.
+//! The runs of a session or a Macroxue pack: their rows, and their metadata in `metadata.db`. A recorder appends rows
+//! while its games run, so the rows of a run may be in any order and in any shard.
+//!
+//! Memory holds 24 bytes per span, which is a stretch of consecutive rows of one run. A session whose runs are
+//! consecutive has one span per run.
 
-use super::index::{RowIndex, RowKey};
+#[cfg(test)]
+mod tests;
+
 use super::metadata::SessionRun;
 use crate::error::{Error, Result};
 use crate::format::files::shards::{METADATA, RowShards};
@@ -17,22 +23,36 @@ use std::sync::Arc;
 pub(in crate::format) struct IndexedRuns {
     folder: PathBuf,
     pub(in crate::format) steps: RowShards,
-    index: RowIndex,
+    /// The spans of all runs, in the order of run ids and then of rows.
+    spans: Vec<Span>,
     key: RowKey,
     pub(in crate::format) runs: Vec<SessionRun>,
+}
+
+/// Returns the id of the run and the index of the step in a row.
+type RowKey = fn(&[u8]) -> (u64, u32);
+
+/// A stretch of consecutive rows of one run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Span {
+    run_id: u64,
+    first: u64,
+    len: u64,
 }
 
 impl IndexedRuns {
     /// Scans all rows.
     pub(in crate::format) fn new(folder: &Path, steps: RowShards, runs: Vec<SessionRun>, key: RowKey) -> IndexedRuns {
-        let index = RowIndex::new(&steps, key);
-        IndexedRuns { folder: folder.to_owned(), steps, index, key, runs }
-    }
-
-    /// Returns the name of the folder, also for a path such as `.`.
-    pub(in crate::format) fn name(&self) -> String {
-        let folder = std::path::absolute(&self.folder).unwrap_or_else(|_| self.folder.clone());
-        folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned()
+        let mut spans: Vec<Span> = Vec::new();
+        for (first, row) in (0..).zip(steps.iter()) {
+            let (run_id, _) = key(row);
+            match spans.last_mut().filter(|last| last.run_id == run_id) {
+                Some(last) => last.len += 1,
+                None => spans.push(Span { run_id, first, len: 1 }),
+            }
+        }
+        spans.sort_unstable();
+        IndexedRuns { folder: folder.to_owned(), steps, spans, key, runs }
     }
 
     /// Returns the id of a run; `None` past the last run.
@@ -40,15 +60,22 @@ impl IndexedRuns {
         self.runs.get(index).map(|record| record.id as u64)
     }
 
+    /// Returns the spans of a run.
+    fn spans_of(&self, index: usize) -> &[Span] {
+        let Some(id) = self.id(index) else { return &[] };
+        let start = self.spans.partition_point(|span| span.run_id < id);
+        let end = self.spans.partition_point(|span| span.run_id <= id);
+        self.spans.get(start..end).unwrap_or_default()
+    }
+
     /// Returns the number of rows of a run.
     pub(in crate::format) fn num_rows(&self, index: usize) -> u64 {
-        self.id(index).map_or(0, |id| self.index.spans_of(id).iter().map(|span| span.len).sum())
+        self.spans_of(index).iter().map(|span| span.len).sum()
     }
 
     /// Returns the rows of a run in the order of steps, each with its number.
     pub(in crate::format) fn rows(&self, index: usize) -> Vec<(u64, &[u8])> {
-        let spans = self.id(index).map_or(&[][..], |id| self.index.spans_of(id));
-        let numbers = spans.iter().flat_map(|span| span.first..span.first + span.len);
+        let numbers = self.spans_of(index).iter().flat_map(|span| span.first..span.first + span.len);
         let mut rows: Vec<(u64, &[u8])> =
             numbers.filter_map(|number| Some((number, self.steps.row(number)?))).collect();
         rows.sort_by_key(|(_, row)| (self.key)(row).1);
@@ -77,17 +104,9 @@ impl IndexedRuns {
     pub(in crate::format) fn rows_without_run(&self) -> impl Iterator<Item = (u64, u64)> {
         // Runs are sorted by their ids as signed numbers.
         let has_run = |id: u64| self.runs.binary_search_by_key(&(id as i64), |record| record.id).is_ok();
-        self.index.runs().filter(move |&(id, _)| !has_run(id))
-    }
-
-    /// Returns a description of the rows that belong to no run, if there are any.
-    pub(in crate::format) fn ignored_rows(&self) -> Option<String> {
-        let without: Vec<(u64, u64)> = self.rows_without_run().collect();
-        let &(id, _) = without.first()?;
-        let num_rows: u64 = without.iter().map(|(_, num_rows)| num_rows).sum();
-        let others = if without.len() > 1 { format!(" and {} others", without.len() - 1) } else { String::new() };
-        let folder = self.folder.display();
-        Some(format!("{folder}: {num_rows} rows are ignored, because metadata.db lacks their run {id}{others}"))
+        let runs = self.spans.chunk_by(|a, b| a.run_id == b.run_id);
+        let runs = runs.map(|spans| (spans[0].run_id, spans.iter().map(|span| span.len).sum::<u64>()));
+        runs.filter(move |&(id, _)| !has_run(id))
     }
 
     /// Returns the metadata of a run, and its number of steps.
@@ -127,12 +146,6 @@ impl<T: IndexedSource> RunSource for T {
         self.indexed().runs.len()
     }
 
-    fn offset(&self, index: usize) -> u64 {
-        let runs = self.indexed();
-        let span = runs.id(index).and_then(|id| runs.index.spans_of(id).first());
-        span.and_then(|span| runs.steps.place(span.first)).map_or(0, |(_, offset)| offset)
-    }
-
     fn num_bytes(&self, index: usize) -> u64 {
         self.indexed().num_rows(index) * self.indexed().steps.stride() as u64
     }
@@ -143,11 +156,19 @@ impl<T: IndexedSource> RunSource for T {
     }
 
     fn warning(&self) -> Option<String> {
-        self.indexed().ignored_rows()
+        let without: Vec<(u64, u64)> = self.indexed().rows_without_run().collect();
+        let &(id, _) = without.first()?;
+        let num_rows: u64 = without.iter().map(|(_, num_rows)| num_rows).sum();
+        let others = if without.len() > 1 { format!(" and {} others", without.len() - 1) } else { String::new() };
+        let folder = self.indexed().folder.display();
+        Some(format!("{folder}: {num_rows} rows are ignored, because metadata.db lacks their run {id}{others}"))
     }
 
     fn session(&self) -> Option<Arc<str>> {
-        Some(self.indexed().name().into())
+        // The path may be `.`, for example.
+        let folder = &self.indexed().folder;
+        let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.clone());
+        Some(folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into())
     }
 
     fn read(&self, index: usize) -> Result<SourceRun<'_>> {

@@ -66,7 +66,7 @@ pub(in crate::format) fn runs_in(path: &Path) -> Result<Vec<SessionRun>> {
 pub(in crate::format) fn read_runs(database: &Database) -> Result<Vec<SessionRun>> {
     let mut runs = Vec::new();
     database.each(SELECT, [], |row| {
-        let mut values = Values::of(row);
+        let mut values = Values { row, problem: None };
         let mut get = |column: usize, least: i64, most: i64| {
             let valid = |value| nullable(value, |value| integer(value, least..=most));
             values.get(column, EXPECTED[column], valid)
@@ -76,7 +76,7 @@ pub(in crate::format) fn read_runs(database: &Database) -> Result<Vec<SessionRun
         let num_steps = get(2, 0, i64::from(u32::MAX)).map(|steps| steps as u32);
         let max_score = get(3, 0, i64::MAX).unwrap_or(0) as u64;
         let highest_tile = get(4, 0, i64::from(u32::MAX)).unwrap_or(0) as u32;
-        runs.push(SessionRun { id, seed, max_score, num_steps, highest_tile, problem: values.finish() });
+        runs.push(SessionRun { id, seed, max_score, num_steps, highest_tile, problem: values.problem });
         Ok(())
     })?;
     if let Some(pair) = runs.windows(2).find(|pair| pair[0].id == pair[1].id) {

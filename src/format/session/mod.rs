@@ -22,7 +22,6 @@
 //! conversions can omit them. **Omitted**: the final board, branches, start time, duration, and engines of
 //! single runs. A session has one engine, the `tag` of its `model`.
 
-mod index;
 mod indexed_runs;
 mod metadata;
 mod reader;

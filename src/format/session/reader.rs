@@ -44,12 +44,6 @@ impl Session {
         Ok(Session { runs: IndexedRuns::new(folder, steps, runs, key), engine, sample_rate })
     }
 
-    /// Returns the number of runs.
-    #[must_use]
-    pub fn num_runs(&self) -> usize {
-        self.runs.runs.len()
-    }
-
     /// Returns the number of rows, including rows that belong to no run.
     #[must_use]
     pub fn num_steps(&self) -> u64 {

@@ -100,7 +100,7 @@ impl SessionWriter {
 
     /// Adds a metadata entry with a new key.
     pub(crate) fn add_entry(&self, key: &str, value: &Value) -> Result<()> {
-        self.folder.insert(INSERT_SESSION, (key, value.to_string()))
+        self.folder.database.insert(INSERT_SESSION, (key, value.to_string()))
     }
 
     /// Adds a run under an id. Omits branches, the final board, start time and duration, and also moves unless
@@ -134,7 +134,7 @@ impl SessionWriter {
         let max_score = i64::try_from(max_score)
             .map_err(|_| Error::argument("max_score", "at most 9223372036854775807 in a session", max_score))?;
         let seed = stored_seed(seed)?;
-        self.folder.insert(INSERT, (id as i64, seed, num_steps, max_score, highest_tile))?;
+        self.folder.database.insert(INSERT, (id as i64, seed, num_steps, max_score, highest_tile))?;
         self.folder.push(&self.rows)?;
         self.ids.insert(id);
         Ok(())

@@ -38,7 +38,7 @@ use tracing::{info, warn};
 /// recorder.close()?;
 ///
 /// let session = Session::open(&recorder.sessions()[0])?;
-/// assert_eq!((session.num_runs(), session.decode(0)?.meta().seed), (1, Some(7)));
+/// assert_eq!((session.num_steps(), session.decode(0)?.meta().seed), (1, Some(7)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]

@@ -51,6 +51,24 @@ impl Unit {
     }
 }
 
+/// Work whose end is reported when this value is dropped.
+#[must_use]
+pub(crate) struct ReportedWork<'a>(&'a dyn Progress);
+
+impl<'a> ReportedWork<'a> {
+    /// Reports that the work has begun ([`Progress::begin`]).
+    pub(crate) fn begin(progress: &'a dyn Progress, what: &'static str, unit: Unit, total: u64) -> ReportedWork<'a> {
+        progress.begin(what, unit, total);
+        ReportedWork(progress)
+    }
+}
+
+impl Drop for ReportedWork<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
 impl Progress for () {
     fn begin(&self, _: &'static str, _: Unit, _: u64) {}
     fn advance(&self, _: u64) {}

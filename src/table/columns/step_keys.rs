@@ -5,7 +5,7 @@
 use crate::board::Board;
 use crate::error::{Error, Result};
 use crate::format::npy::{NpyField, NpyHeader};
-use crate::format::{FileBytes, header_error, step_files_in};
+use crate::format::{header_error, map_file, step_files_in};
 use crate::system::cancellation::CancellationToken;
 use crate::system::machine::reserve;
 use crate::system::workers;
@@ -56,7 +56,7 @@ impl StepKeys {
 
     /// Appends the keys of a file.
     fn read(&mut self, path: PathBuf, cancel: &CancellationToken) -> Result<()> {
-        let bytes = FileBytes::map(&path)?;
+        let bytes = map_file(&path)?;
         let located = |error: Error| error.of_header().with_path(&path);
         let header = NpyHeader::parse(&bytes).map_err(located)?;
         header.check_file_len(bytes.len() as u64).map_err(located)?;

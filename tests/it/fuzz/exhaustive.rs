@@ -4,7 +4,7 @@ use super::folders::{Files, dataset, session, take};
 use super::run_files::{RunV2, with_magic};
 use super::well_formed::{check, same};
 use super::{scratch, seeds};
-use a2store::format::{Dataset, RunFormat, Session, SessionOptions, decode_run, encode_run};
+use a2store::format::{Dataset, RunFormat, RunSource, Session, SessionOptions, decode_run, encode_run};
 use a2store::{Error, Run};
 use std::path::Path;
 

@@ -6,7 +6,7 @@ use super::random::Random;
 use super::unfinished::{repair_log, with_small_pages, with_unfinished};
 use super::well_formed::{check, same, same_steps};
 use super::{Tally, Target, scratch, seeds, tables};
-use a2store::format::{Dataset, DatasetWriter, Session, SessionOptions, SessionWriter};
+use a2store::format::{Dataset, DatasetWriter, RunSource, Session, SessionOptions, SessionWriter};
 use a2store::{Error, Run};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -343,11 +343,10 @@ impl Target for OfDataset {
         let mut decoded = Vec::new();
         for index in 0..dataset.num_runs() {
             match gauge.call(|| dataset.decode(index)) {
-                Ok(run) if dataset.id(index).is_some() => {
+                Ok(run) => {
                     check(&run)?;
                     decoded.push(run);
                 }
-                Ok(_) => return Err("a run without its id".into()),
                 Err(error) => {
                     tally.error(&error);
                     if error.location().and_then(|location| location.run) != Some(index as u64) {

@@ -5,7 +5,7 @@ use super::memory::Gauge;
 use super::random::Random;
 use super::well_formed::check;
 use super::{Tally, Target, scratch, seeds};
-use a2store::format::{MacroxuePack, MacroxuePackWriter};
+use a2store::format::{MacroxuePack, MacroxuePackWriter, RunSource};
 use a2store::step_details::{StepDetail, StepDetails};
 use a2store::{Error, Run};
 use std::path::Path;
@@ -92,8 +92,8 @@ impl Target for OfPack {
             match gauge.call(|| pack.decode(index)) {
                 Ok(run) => {
                     check(&run)?;
-                    if pack.id(index).is_none() || run.num_steps() > 0 && run.details().is_none() {
-                        return Err("a run without its id or details".into());
+                    if run.num_steps() > 0 && run.details().is_none() {
+                        return Err("a run without its details".into());
                     }
                     decoded.push(run);
                 }

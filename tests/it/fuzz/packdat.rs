@@ -6,7 +6,7 @@ use super::random::Random;
 use super::well_formed::{check, same, same_steps};
 use super::{Tally, Target, run_files, scratch, seeds};
 use a2store::Run;
-use a2store::format::{PackDat, PackDatWriter};
+use a2store::format::{PackDat, PackDatWriter, RunSource};
 use tempfile::TempDir;
 
 pub(super) struct Dat {

@@ -247,7 +247,7 @@ fn whole(reader: &PackReader, num_decoded: usize, gauge: &mut Gauge, tally: &mut
         return Ok(());
     }
     for (by_step, compact) in [(false, false), (false, true), (true, false), (true, true)] {
-        let options = JsonlOptions::default().with_by_step(by_step).with_compact(compact);
+        let options = JsonlOptions::default().with_by_step(by_step).with_compact(compact).with_workers(1);
         // Allocated in advance, so that the output does not count as memory of the writer.
         let mut lines = Vec::with_capacity(LINES_BYTES);
         let report = gauge

@@ -10,7 +10,7 @@ fn every_truncation_is_an_error() {
         let bytes = build(&files(), 64, compression, Some(3));
         assert!(bytes.len() < 4096);
         for len in 0..bytes.len() {
-            let error = PackReader::from_bytes(bytes[..len].to_vec()).unwrap_err();
+            let error = PackReader::from_bytes(&bytes[..len]).unwrap_err();
             assert!(matches!(error.kind(), ErrorKind::Header { .. } | ErrorKind::Checksum { .. }), "{len}: {error}");
         }
     }
@@ -24,7 +24,7 @@ fn every_flipped_bit_under_a_checksum_is_detected() {
         let runs = decode_all(&pack);
         let index_end = entry_offset(3);
         let first = pack.get_slice(0).unwrap().offset as usize;
-        let data_end = pack.layout().data_end as usize;
+        let data_end = pack.pack.layout.data_end as usize;
         let footer = bytes.len() - 32;
         assert!(index_end < first && data_end < footer);
         let mut num_found = 0;

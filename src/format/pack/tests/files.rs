@@ -20,7 +20,7 @@ fn files_that_are_not_runs_are_not_packed() {
     assert_eq!(builder.finish().unwrap().packed, 1);
     assert!(validate(&PackReader::open(&path).unwrap()).is_sound());
     for align in [0, (1 << 20) + 1, u32::MAX] {
-        let error = PackBuilder::create(&path, PackOptions { align, ..Default::default() }).unwrap_err();
+        let error = PackBuilder::create(&path, PackOptions { align, ..Default::default() }).err().unwrap();
         assert!(matches!(error.kind(), ErrorKind::Argument { name: "align", .. }));
     }
 }
@@ -128,9 +128,9 @@ fn lines_do_not_depend_on_the_number_of_threads() {
         Compression::ALL.map(|compression| PackReader::from_bytes(build(&files, 8, compression, None)).unwrap());
     for (by_step, compact) in [(false, false), (false, true), (true, false), (true, true)] {
         let mut expected: Option<Vec<u8>> = None;
-        for (pack, parallel) in packs.iter().flat_map(|pack| [(pack, false), (pack, true)]) {
+        for (pack, workers) in packs.iter().flat_map(|pack| [(pack, 1), (pack, 3)]) {
             let mut lines = Vec::new();
-            let options = JsonlOptions { by_step, compact, parallel, workers: Some(3) };
+            let options = JsonlOptions { by_step, compact, workers: Some(workers) };
             let report = pack.write_jsonl(&mut lines, &options, &(), never()).unwrap();
             assert_eq!((report.num_runs, report.num_steps, report.num_bytes), (5, num_steps, lines.len() as u64));
             assert_eq!(lines.iter().filter(|&&byte| byte == b'\n').count() as u64, if by_step { num_steps } else { 5 });

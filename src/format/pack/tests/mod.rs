@@ -276,7 +276,7 @@ fn data_is_moved_for_a_long_index() {
         assert_eq!(decode_all(&pack).iter().map(Run::num_steps).sum::<usize>(), 2100);
         // The bytes between the index and the data are zeros.
         let between = entry_offset(700)..pack.get_slice(0).unwrap().offset as usize;
-        assert!(pack.bytes()[between].iter().all(|&byte| byte == 0));
+        assert!(pack.pack.bytes[between].iter().all(|&byte| byte == 0));
     }
 }
 

@@ -4,7 +4,7 @@ mod recording;
 use super::*;
 use crate::board::{Board, Move};
 use crate::error::{ErrorKind, Result};
-use crate::format::Session;
+use crate::format::{RunSource, Session};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;

@@ -1,5 +1,6 @@
 use crate::board::{Board, Move};
 use crate::format::session::Session;
+use crate::format::source::RunSource;
 use crate::format::tests::samples::game;
 use crate::run::Run;
 use proptest::prelude::*;
