@@ -11,7 +11,7 @@ use crate::query::output::result_files::OutputFiles;
 use crate::query::query::Query;
 use crate::query::scan::archive_table::check_files;
 use crate::query::scan::partition::Partition;
-use crate::query::tasks::{Change, Division};
+use crate::query::tasks::{Change, Division, Engine};
 use crate::system::cancellation::CancellationToken;
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{Field, Schema};
@@ -44,6 +44,18 @@ pub(super) struct TaskHeader {
     pub(super) fingerprint: String,
     /// The files that the tasks write. If there are any, the only cut is the whole plan.
     pub(super) files: Option<OutputFiles>,
+}
+
+/// A plan with its cuts, and what their tasks have in common.
+pub(super) struct Divided {
+    /// The query, run by this process.
+    pub(super) query: Query,
+    pub(super) engine: Arc<dyn Engine>,
+    pub(super) execution: Execution,
+    pub(super) cuts: Vec<Cut>,
+    /// The header of the tasks, but for their cuts and their index.
+    pub(super) header: TaskHeader,
+    pub(super) limits: Arc<QueryLimits>,
 }
 
 /// The header of a result's message. Its blocks are the rows of the parts.
