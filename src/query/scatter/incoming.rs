@@ -98,9 +98,9 @@ impl Tasks {
         let header = TaskHeader { index, ..self.header.clone() };
         let mut blocks = Blocks::default();
         if let Some(scalars) = scalars {
-            let mut row = blocks.rows(&scalars.schema())?;
+            let mut row = blocks.begin(&scalars.schema())?;
             row.write(&scalars)?;
-            blocks = row.finish()?;
+            blocks.end(row)?;
         }
         let task = blocks.with_header(&header).map_err(external)?;
         let (sender, receiver) = oneshot::channel();

@@ -154,7 +154,7 @@ impl Query {
                     running.push_back(Partition::start(&plan, &execution.context, Some(at), Partition::AHEAD)?);
                 }
                 let Some(mut running) = running.pop_front() else { break };
-                let mut rows = blocks.rows(&plan.schema()).map_err(arrow)?;
+                let mut rows = blocks.begin(&plan.schema()).map_err(arrow)?;
                 let mut rest = cut.max_rows.unwrap_or(usize::MAX);
                 while rest > 0
                     && let Some(batch) = running.next(|| limits.check(cancel))?
@@ -163,10 +163,10 @@ impl Query {
                     rest -= batch.num_rows();
                     rows.write(&batch).map_err(arrow)?;
                     // The engine gets a copy.
-                    memory.try_resize(2 * rows.num_bytes()).map_err(query_error)?;
+                    memory.try_resize(2 * rows.get_ref().get_ref().len()).map_err(query_error)?;
                 }
                 result.parts.push((i, partition));
-                blocks = rows.finish().map_err(arrow)?;
+                blocks.end(rows).map_err(arrow)?;
             }
         }
         result.texts = cuts.iter().map(|cut| cut.texts.texts()).collect();
