@@ -126,14 +126,13 @@ impl ParquetScan {
         if state.config().get_extension::<PartitionPerRowGroup>().is_some() {
             scan = scan.with_file_groups(files.into_iter().map(|file| FileGroup::new(vec![file])).collect());
             scan = scan.with_output_ordering(self.natural_order()?.into_iter().collect());
-        } else if let Some(division) = state.config().get_extension::<Division>() {
+        } else {
             let is_sorted = files.first().is_some_and(|file| file.extension::<SortedRows>().is_some());
-            let count = if is_sorted { division.partitions } else { division.others }.clamp(1, files.len());
+            let division = state.config().get_extension::<Division>().filter(|_| is_sorted);
+            let count = division.map_or(state.config().target_partitions(), |division| division.partitions);
+            let count = count.clamp(1, files.len());
             let groups = balanced(files, count, |file| num_rows(file).unwrap_or(1)).into_iter();
             scan = scan.with_file_groups(groups.filter(|group| !group.is_empty()).map(FileGroup::new).collect());
-        } else {
-            let in_each = files.len().div_ceil(state.config().target_partitions().max(1));
-            scan = scan.with_file_groups(files.chunks(in_each).map(|files| FileGroup::new(files.to_vec())).collect());
         }
         Ok(DataSourceExec::from_data_source(scan.build()))
     }
