@@ -142,17 +142,10 @@ impl Query {
     pub fn schema(&self) -> SchemaRef {
         let schema = self.plan.schema().inner();
         // DataFusion converts string views in the outermost columns to strings.
-        let plain = |dtype: &DataType| match dtype {
-            DataType::Utf8View => Some(DataType::LargeUtf8),
-            DataType::BinaryView => Some(DataType::LargeBinary),
-            _ => None,
-        };
-        if schema.fields().iter().all(|field| plain(field.data_type()).is_none()) {
-            return Arc::clone(schema);
-        }
-        let fields = schema.fields().iter().map(|field| match plain(field.data_type()) {
-            Some(dtype) => Arc::new(field.as_ref().clone().with_data_type(dtype)),
-            None => Arc::clone(field),
+        let fields = schema.fields().iter().map(|field| match field.data_type() {
+            DataType::Utf8View => Arc::new(field.as_ref().clone().with_data_type(DataType::LargeUtf8)),
+            DataType::BinaryView => Arc::new(field.as_ref().clone().with_data_type(DataType::LargeBinary)),
+            _ => Arc::clone(field),
         });
         Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
     }
