@@ -9,7 +9,7 @@ use parquet::arrow::arrow_reader::ArrowReaderMetadata;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
+use std::time::SystemTime;
 
 /// A table that a query can join with `runs` and `steps`; see
 /// [`QueryOptions::tables`](crate::query::QueryOptions::tables).
@@ -39,8 +39,7 @@ pub(in crate::query) struct ParquetFile {
     pub(in crate::query) schema: SchemaRef,
     pub(in crate::query) path: PathBuf,
     pub(in crate::query) num_bytes: u64,
-    /// In nanoseconds since the Unix epoch; 0 if unknown.
-    pub(in crate::query) modified: u128,
+    modified: Option<SystemTime>,
 }
 
 impl UserTable {
@@ -128,8 +127,7 @@ impl ParquetFile {
             let location = crate::error::Location { path: Some(path.clone()), ..Default::default() };
             Error::from(ErrorKind::Decode { location, what: "footer", expected, found })
         })?;
-        let modified = meta.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-        let modified = modified.map_or(0, |since| since.as_nanos());
+        let modified = meta.modified().ok();
         let schema = metadata.schema().clone();
         if let Some(field) = schema.fields().iter().find(|field| may_hide_values(field)) {
             let found = format!("the column {}", field.name());
