@@ -158,12 +158,11 @@ impl Query {
         let mut is_volatile = false;
         let visited = self.plan.apply_with_subqueries(|node| {
             node.apply_expressions(|expr| {
-                expr.apply(|expr| {
-                    if let Expr::ScalarFunction(function) = expr {
-                        is_volatile |= function.func.signature().volatility != Volatility::Immutable;
-                    }
-                    Ok(TreeNodeRecursion::Continue)
-                })
+                is_volatile |= expr.exists(|expr| match expr {
+                    Expr::ScalarFunction(call) => Ok(call.func.signature().volatility != Volatility::Immutable),
+                    _ => Ok(false),
+                })?;
+                Ok(TreeNodeRecursion::Continue)
             })
         });
         visited.map(|_| is_volatile).map_err(query_error)
@@ -417,16 +416,12 @@ fn bind(plan: LogicalPlan, params: ParamValues) -> Result<LogicalPlan> {
         ParamValues::List(values) => (1..=values.len()).map(|i| format!("${i}")).collect(),
         ParamValues::Map(values) => values.keys().map(|name| format!("${name}")).collect(),
     };
-    let list = |names: Vec<&String>| {
-        names.into_iter().map(|name| name.escape_debug().to_string()).collect::<Vec<_>>().join(", ")
-    };
-    let missing: Vec<&String> = expected.difference(&given).collect();
-    if !missing.is_empty() {
-        return Err(Error::query(format!("no value for the parameters {}", list(missing))));
-    }
-    let unknown: Vec<&String> = given.difference(&expected).collect();
-    if !unknown.is_empty() {
-        return Err(Error::query(format!("the query has no parameters {}", list(unknown))));
+    let (missing, unknown) = (expected.difference(&given), given.difference(&expected));
+    for (names, problem) in [(missing, "no value for the parameters"), (unknown, "the query has no parameters")] {
+        let names: Vec<String> = names.map(|name| name.escape_debug().to_string()).collect();
+        if !names.is_empty() {
+            return Err(Error::query(format!("{problem} {}", names.join(", "))));
+        }
     }
     if expected.is_empty() {
         return Ok(plan);
