@@ -125,7 +125,10 @@ impl ParquetScan {
         let files: Vec<PartitionedFile> = parts.into_iter().map(|part| part.file).collect();
         if state.config().get_extension::<PartitionPerRowGroup>().is_some() {
             scan = scan.with_file_groups(files.into_iter().map(|file| FileGroup::new(vec![file])).collect());
-            scan = scan.with_output_ordering(self.natural_order()?.into_iter().collect());
+            let ascending =
+                |name: &&str| Ok(PhysicalSortExpr::new_default(col(name, &self.schema)?).asc().nulls_last());
+            let order = self.sorted_by.iter().map(ascending).collect::<DataFusionResult<Vec<_>>>()?;
+            scan = scan.with_output_ordering(LexOrdering::new(order).into_iter().collect());
         } else {
             let is_sorted = files.first().is_some_and(|file| file.extension::<SortedRows>().is_some());
             let division = state.config().get_extension::<Division>().filter(|_| is_sorted);
@@ -135,11 +138,6 @@ impl ParquetScan {
             scan = scan.with_file_groups(groups.filter(|group| !group.is_empty()).map(FileGroup::new).collect());
         }
         Ok(DataSourceExec::from_data_source(scan.build()))
-    }
-
-    fn natural_order(&self) -> DataFusionResult<Option<LexOrdering>> {
-        let ascending = |name: &&str| Ok(PhysicalSortExpr::new_default(col(name, &self.schema)?).asc().nulls_last());
-        Ok(LexOrdering::new(self.sorted_by.iter().map(ascending).collect::<DataFusionResult<Vec<_>>>()?))
     }
 }
 
