@@ -43,7 +43,6 @@ struct TasksState {
     scalars: Option<RecordBatch>,
     started: HashMap<usize, Outcome>,
     running: HashMap<usize, TaskCancel>,
-    is_cancelled: bool,
 }
 
 type Outcome = Shared<BoxFuture<'static, Result<Arc<TaskRows>, Arc<DataFusionError>>>>;
@@ -113,12 +112,9 @@ impl Tasks {
         let engine = Arc::clone(&self.divided.engine);
         let started = tokio::task::spawn_blocking(move || engine.start(index, task, Box::new(done)));
         let running = started.await.map_err(|error| DataFusionError::External(error.into()))?.map_err(external)?;
-        let is_too_late = {
-            let mut state = lock(&self.state);
-            state.running.insert(index, running);
-            state.is_cancelled
-        };
-        if is_too_late {
+        lock(&self.state).running.insert(index, running);
+        if self.cancel.is_cancelled() {
+            // The query ended while the task started.
             let tasks = Arc::clone(&self);
             tokio::task::spawn_blocking(move || tasks.cancel());
         }
@@ -145,11 +141,7 @@ impl Tasks {
     /// Cancels all tasks that have not ended.
     pub(super) fn cancel(&self) {
         self.cancel.cancel();
-        let running = {
-            let mut state = lock(&self.state);
-            state.is_cancelled = true;
-            std::mem::take(&mut state.running)
-        };
+        let running = std::mem::take(&mut lock(&self.state).running);
         running.into_values().for_each(|cancel| cancel());
     }
 }
@@ -230,13 +222,13 @@ pub(super) struct TasksExec {
 impl TasksExec {
     /// Returns a leaf for each cut that the tasks run, with its number. When the last one and the streams of all of them
     /// are dropped, tasks are cancelled.
-    pub(super) fn of(tasks: TasksOfQuery) -> impl Iterator<Item = (usize, Plan)> {
+    pub(super) fn of(tasks: TasksOfQuery) -> Vec<(usize, Plan)> {
         let tasks = Arc::new(tasks);
         let leaf = |&cut: &usize| {
             let plan = Arc::clone(&tasks.0.divided.cuts[cut].plan);
             (cut, Arc::new(TasksExec { tasks: Arc::clone(&tasks), cut, plan }) as Plan)
         };
-        tasks.0.header.cuts.iter().map(leaf).collect::<Vec<_>>().into_iter()
+        tasks.0.header.cuts.iter().map(leaf).collect()
     }
 }
 

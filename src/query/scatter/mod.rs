@@ -104,19 +104,13 @@ fn divided(
     let execution = query.planned(Some(division), limits, cancel)?;
     let cuts = header.cuts_in(&execution);
     let Some(num_partitions) = cuts.iter().map(Cut::num_partitions).max() else {
-        let writes = if files.is_none() && !limits.count_rows() && whole(&execution).is_some() {
-            "; tasks can write its rows to a folder of files"
-        } else {
-            ""
-        };
+        let can_write = files.is_none() && !limits.count_rows() && whole(&execution).is_some();
+        let writes = if can_write { "; tasks can write its rows to a folder of files" } else { "" };
         let why = "no part of its plan works on row groups one by one, and returns less than it reads";
         return here(&format!("{why}{writes}"));
     };
     let num_rows: usize = cuts.iter().map(|cut| num_rows(&cut.plan)).sum();
-    let num_tasks = match cluster.num_tasks {
-        Some(num_tasks) => num_tasks,
-        None => most.min(num_rows / MIN_TASK_ROWS),
-    };
+    let num_tasks = cluster.num_tasks.unwrap_or(most.min(num_rows / MIN_TASK_ROWS));
     if cluster.num_tasks.is_none() && num_tasks < 2 {
         return here(&format!("it reads too few rows to be worth tasks ({num_rows}); `tasks` forces them"));
     }
