@@ -14,7 +14,6 @@ use crate::query::scan::partition::Partition;
 use crate::query::tasks::{Change, Division, Engine};
 use crate::system::cancellation::CancellationToken;
 use arrow::array::{ArrayRef, RecordBatch};
-use arrow::datatypes::{Field, Schema};
 use datafusion::common::{Result as DataFusionResult, ScalarValue, internal_datafusion_err};
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::logical_expr::physical_planning_context::{ScalarSubqueryResults, SubqueryIndex};
@@ -187,9 +186,8 @@ pub(super) fn scalars_of(cuts: &[Cut], header: &TaskHeader) -> DataFusionResult<
     if columns.is_empty() {
         return Ok(None);
     }
-    let fields = columns.iter().map(|column| Field::new("value", column.data_type().clone(), true));
-    let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-    Ok(Some(RecordBatch::try_new(schema, columns)?))
+    let columns = columns.into_iter().map(|column| ("value", column, true));
+    Ok(Some(RecordBatch::try_from_iter_with_nullable(columns)?))
 }
 
 /// Sets the values of the scalar subqueries around the cuts.
