@@ -116,14 +116,10 @@ impl Archive {
         let context = session::context(self, options)?;
         let hash = hash_of(text, &params);
         debug!(target: "a2store::query", archive = %self.path().display(), version = self.version(), sql = text, "plan a query");
-        let (text, state) = (text.to_owned(), context.state());
-        let tables: Vec<String> = ["steps", "runs", "annotations"]
-            .into_iter()
-            .chain(options.tables.iter().map(|(name, _)| &**name))
-            .map(Into::into)
-            .collect();
+        let (text, own, state) = (text.to_owned(), options.tables.clone(), context.state());
         let planning = async move {
-            let tables: Vec<&str> = tables.iter().map(String::as_str).collect();
+            let own = own.iter().map(|(name, _)| name.as_str());
+            let tables: Vec<&str> = ["steps", "runs", "annotations"].into_iter().chain(own).collect();
             // This runs on the runtime's large stack, so that a rejected plan is dropped there too.
             let plan = guard::planned(&text, &tables, &state).await?;
             let plan = analyzed(bind(plan, params)?, &state).map_err(query_error)?;
