@@ -62,10 +62,7 @@ pub fn short(value: f32) -> f64 {
 
 /// Returns the values of an array.
 fn values(array: &ArrayRef) -> Result<Vec<Value>, ArrowError> {
-    let some = |values: Vec<Value>| {
-        let is_null = |row: usize| array.is_null(row);
-        values.into_iter().enumerate().map(|(row, value)| if is_null(row) { Value::Null } else { value }).collect()
-    };
+    let some = |(row, value): (usize, Value)| if array.is_null(row) { Value::Null } else { value };
     Ok(match array.data_type() {
         DataType::Null => vec![Value::Null; array.len()],
         DataType::Boolean => array.as_boolean().iter().map(|value| json!(value)).collect(),
@@ -102,13 +99,13 @@ fn values(array: &ArrayRef) -> Result<Vec<Value>, ArrowError> {
                     fields.iter().zip(&columns).map(|(field, column)| (field.name().clone(), column[row].clone()));
                 members.collect::<Value>()
             };
-            some((0..array.len()).map(object).collect())
+            (0..array.len()).map(object).enumerate().map(some).collect()
         }
         _ => {
             let options = FormatOptions::default();
             let texts = ArrayFormatter::try_new(array, &options)?;
-            let text = |row: usize| texts.value(row).try_to_string().map(Value::String);
-            some((0..array.len()).map(text).collect::<Result<_, _>>()?)
+            let text = |row: usize| texts.value(row).try_to_string().map(|text| some((row, Value::String(text))));
+            (0..array.len()).map(text).collect::<Result<_, _>>()?
         }
     })
 }
