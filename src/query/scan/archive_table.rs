@@ -9,9 +9,7 @@ use crate::error::{ErrorKind, Result};
 use crate::query::engine::errors::{external, query_error};
 use crate::query::rewrites::{Hides, OpaqueExec};
 use crate::query::scan::metadata_cache::MetadataCache;
-use crate::query::scan::parquet_scan::{
-    ARCHIVE_URL, ParquetScan, RowGroupPart, archive_file, footers, parts_of, scan_of,
-};
+use crate::query::scan::parquet_scan::{ARCHIVE_URL, ParquetScan, RowGroupPart, archive_file, scan_of};
 use crate::query::scan::reader_filters::{is_clustered, saves_nothing};
 use crate::query::scan::run_index::{RunIndex, is_about_runs, step_range, verdicts};
 use crate::query::tasks::Division;
@@ -23,7 +21,6 @@ use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, DataFusionError, Result as DataFusionResult};
-use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::FileGroup;
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
@@ -203,12 +200,13 @@ impl ArchiveTable {
             self.check(&needed.iter().map(|(file, _)| *file).collect::<Vec<_>>()).await?;
         }
         let files = needed.iter().map(|(file, _)| archive_file(file)).collect::<DataFusionResult<Vec<_>>>()?;
-        let footers = footers(state, ARCHIVE_URL, &self.cache()?.footers(), &files).await?;
-        let schema = table_schema(self.table);
-        let of_file = |(((data, rows), file), footer): (((&DataFile, &RowsOfFile), &PartitionedFile), _)| {
-            parts_of(file, footer, rows.as_deref(), Some(data), &schema)
-        };
-        Ok(needed.into_iter().zip(&files).zip(footers.iter().map(AsRef::as_ref)).flat_map(of_file).collect())
+        let scan = self.parquet_scan()?;
+        let footers = scan.footers_of(state, &files).await?;
+        let mut parts = Vec::new();
+        for (((data, rows), file), footer) in needed.into_iter().zip(&files).zip(&footers) {
+            parts.extend(scan.parts_of(file, footer, rows.as_deref(), Some(data)));
+        }
+        Ok(parts)
     }
 }
 

@@ -139,6 +139,64 @@ impl ParquetScan {
         }
         Ok(DataSourceExec::from_data_source(scan.build()))
     }
+
+    /// Reads the footers of files in parallel, from the cache if possible.
+    pub(in crate::query) async fn footers_of(
+        &self,
+        state: &dyn Session,
+        files: &[PartitionedFile],
+    ) -> DataFusionResult<Vec<Arc<ParquetMetaData>>> {
+        let store = state.runtime_env().object_store(ObjectStoreUrl::parse(&self.url)?)?;
+        let footer = |file: &PartitionedFile| {
+            let (store, cache, file) = (Arc::clone(&store), Arc::clone(&self.footers), file.object_meta.clone());
+            async move { DFParquetMetadata::new(&store, &file).with_file_metadata_cache(Some(cache)).fetch_metadata().await }
+        };
+        let footers: Vec<_> = files.iter().map(footer).collect();
+        futures::stream::iter(footers).buffered(FOOTERS_AT_ONCE).try_collect().await
+    }
+
+    /// Returns the row groups of a file, which is `data` if it belongs to an archive. With `ranges` (ascending and
+    /// disjoint), returns only the rows in these ranges.
+    pub(in crate::query) fn parts_of(
+        &self,
+        file: &PartitionedFile,
+        footer: &ParquetMetaData,
+        ranges: Option<&[Range<usize>]>,
+        data: Option<&DataFile>,
+    ) -> Vec<RowGroupPart> {
+        let row_groups = footer.row_groups();
+        let mut parts = Vec::new();
+        let mut first_row = 0;
+        for (i, row_group) in row_groups.iter().enumerate() {
+            let len = usize::try_from(row_group.num_rows()).unwrap_or(0);
+            let rows = first_row..first_row + len;
+            first_row = rows.end;
+            let (access, num_rows) = match ranges {
+                None => (RowGroupAccess::Scan, len),
+                Some(ranges) => access_to(ranges, rows),
+            };
+            if num_rows == 0 {
+                continue;
+            }
+            let mut part = file.clone();
+            if !matches!(access, RowGroupAccess::Scan) {
+                let mut plan = ParquetAccessPlan::new_none(row_groups.len());
+                plan.set(i, access);
+                part = part.with_extension(plan);
+            }
+            // The reader takes the row groups that begin in its byte range.
+            let column = row_group.column(0);
+            let start = column.dictionary_page_offset().unwrap_or_else(|| column.data_page_offset());
+            let run_ids = data.map(|data| group_run_ids(row_group).unwrap_or((data.first_run_id, data.last_run_id)));
+            if let (Some(data), Some(run_ids)) = (data.filter(|data| data.table != TableName::Runs), run_ids) {
+                part = part.with_extension(SortedRows { table: data.table, model: data.model.clone(), run_ids });
+            }
+            let statistics = statistics(&self.schema, num_rows, run_ids);
+            let file = part.with_range(start, start + 1).with_statistics(Arc::new(statistics));
+            parts.push(RowGroupPart { file, num_rows, row_group: (i, row_groups.len(), len) });
+        }
+        parts
+    }
 }
 
 /// Divides parts into `count` partitions of about the same number of rows, in order. A partition may be empty.
@@ -173,65 +231,6 @@ pub(in crate::query) fn archive_file(file: &DataFile) -> DataFusionResult<Partit
 pub(in crate::query) fn immutable_file(location: StorePath, num_bytes: u64) -> PartitionedFile {
     let last_modified = chrono::DateTime::UNIX_EPOCH;
     PartitionedFile::new_from_meta(ObjectMeta { location, last_modified, size: num_bytes, e_tag: None, version: None })
-}
-
-/// Reads the footers of files in parallel, from the cache if possible.
-pub(in crate::query) async fn footers(
-    state: &dyn Session,
-    url: &str,
-    cache: &Arc<FileMetadataCache>,
-    files: &[PartitionedFile],
-) -> DataFusionResult<Vec<Arc<ParquetMetaData>>> {
-    let store = state.runtime_env().object_store(ObjectStoreUrl::parse(url)?)?;
-    let footer = |file: &PartitionedFile| {
-        let (store, cache, file) = (Arc::clone(&store), Arc::clone(cache), file.object_meta.clone());
-        async move { DFParquetMetadata::new(&store, &file).with_file_metadata_cache(Some(cache)).fetch_metadata().await }
-    };
-    let footers: Vec<_> = files.iter().map(footer).collect();
-    futures::stream::iter(footers).buffered(FOOTERS_AT_ONCE).try_collect().await
-}
-
-/// Returns the row groups of a file, which is `data` if it belongs to an archive. With `ranges` (ascending and
-/// disjoint), returns only the rows in these ranges.
-pub(in crate::query) fn parts_of(
-    file: &PartitionedFile,
-    footer: &ParquetMetaData,
-    ranges: Option<&[Range<usize>]>,
-    data: Option<&DataFile>,
-    schema: &SchemaRef,
-) -> Vec<RowGroupPart> {
-    let row_groups = footer.row_groups();
-    let mut parts = Vec::new();
-    let mut first_row = 0;
-    for (i, row_group) in row_groups.iter().enumerate() {
-        let len = usize::try_from(row_group.num_rows()).unwrap_or(0);
-        let rows = first_row..first_row + len;
-        first_row = rows.end;
-        let (access, num_rows) = match ranges {
-            None => (RowGroupAccess::Scan, len),
-            Some(ranges) => access_to(ranges, rows),
-        };
-        if num_rows == 0 {
-            continue;
-        }
-        let mut part = file.clone();
-        if !matches!(access, RowGroupAccess::Scan) {
-            let mut plan = ParquetAccessPlan::new_none(row_groups.len());
-            plan.set(i, access);
-            part = part.with_extension(plan);
-        }
-        // The reader takes the row groups that begin in its byte range.
-        let column = row_group.column(0);
-        let start = column.dictionary_page_offset().unwrap_or_else(|| column.data_page_offset());
-        let run_ids = data.map(|data| group_run_ids(row_group).unwrap_or((data.first_run_id, data.last_run_id)));
-        if let (Some(data), Some(run_ids)) = (data.filter(|data| data.table != TableName::Runs), run_ids) {
-            part = part.with_extension(SortedRows { table: data.table, model: data.model.clone(), run_ids });
-        }
-        let statistics = statistics(schema, num_rows, run_ids);
-        let file = part.with_range(start, start + 1).with_statistics(Arc::new(statistics));
-        parts.push(RowGroupPart { file, num_rows, row_group: (i, row_groups.len(), len) });
-    }
-    parts
 }
 
 /// Returns the rows of a row group that lie in `ranges`, and their number.
