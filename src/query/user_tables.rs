@@ -104,12 +104,6 @@ fn without_hidden_values(field: &FieldRef, column: &ArrayRef) -> Result<ArrayRef
     Ok(Arc::new(StructArray::try_new(fields.clone(), columns, structs.nulls().cloned())?))
 }
 
-/// Returns whether a file may have null structs with fields that are not null.
-fn may_hide_values(field: &Field) -> bool {
-    let DataType::Struct(fields) = field.data_type() else { return false };
-    fields.iter().any(|inner| field.is_nullable() && !inner.is_nullable() || may_hide_values(inner))
-}
-
 impl ParquetFile {
     fn open(path: &Path) -> Result<ParquetFile> {
         if path.as_os_str().is_empty() {
@@ -129,7 +123,8 @@ impl ParquetFile {
         })?;
         let modified = meta.modified().ok();
         let schema = metadata.schema().clone();
-        if let Some(field) = schema.fields().iter().find(|field| may_hide_values(field)) {
+        // The file may have null structs with fields that are not null.
+        if let Some(field) = schema.fields().iter().find(|field| with_nullable_fields(field) != **field) {
             let found = format!("the column {}", field.name());
             return Err(Error::argument("tables", "nullable fields in nullable structs", found));
         }
