@@ -116,7 +116,7 @@ fn find(
 
 /// Returns whether a subtree gets tasks of its own. Below other nodes, it must return far fewer rows than it reads.
 fn is_cut(plan: &Plan, is_root: bool) -> bool {
-    let is_worth = does(plan, reduces) || is_root && does(plan, |plan| is_filter(plan) || is_join(plan));
+    let is_worth = does(plan, reduces) || is_root && does(plan, chooses);
     is_worth && is_divided(plan)
 }
 
@@ -214,18 +214,16 @@ fn reduces(plan: &Plan) -> bool {
     plan.is::<AggregateExec>() || plan.downcast_ref::<SortExec>().is_some_and(|sort| sort.fetch().is_some())
 }
 
-fn is_join(plan: &Plan) -> bool {
-    plan.is::<StepJoinExec>() || plan.is::<HashJoinExec>()
-}
-
-fn is_filter(plan: &Plan) -> bool {
+/// Returns whether a node is a join, a filter, or a scan that reads only some rows.
+fn chooses(plan: &Plan) -> bool {
     let of_scan = |config: &FileScanConfig| {
         let source = config.file_source().downcast_ref::<ParquetSource>();
         let mut files = config.file_groups.iter().flat_map(FileGroup::files);
         source.is_some_and(|source| source.filter().is_some())
             || files.any(|file| file.extension::<ParquetAccessPlan>().is_some())
     };
-    plan.is::<FilterExec>() || scan_of(plan).is_some_and(of_scan)
+    let is_join = plan.is::<StepJoinExec>() || plan.is::<HashJoinExec>();
+    is_join || plan.is::<FilterExec>() || scan_of(plan).is_some_and(of_scan)
 }
 
 /// Returns the number of rows of the scans' row groups.
