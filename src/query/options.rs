@@ -8,7 +8,7 @@ use crate::system::process::PerProcess;
 use datafusion::common::DataFusionError;
 use datafusion::execution::DiskManager;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
-use datafusion::execution::memory_pool::{FairSpillPool, MemoryPool};
+use datafusion::execution::memory_pool::{FairSpillPool, MemoryLimit, MemoryPool};
 use derive_setters::Setters;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -64,9 +64,11 @@ impl QueryOptions {
     }
 
     /// Returns the maximum number of bytes that operators may hold at once.
-    #[must_use]
-    pub fn memory_bytes(&self) -> u64 {
-        self.memory_limit.unwrap_or_else(|| default_pool().map_or(u64::MAX, |pool| pool.num_bytes))
+    pub(in crate::query) fn memory_bytes(&self) -> u64 {
+        self.memory_limit.unwrap_or_else(|| match default_pool().map(|pool| pool.memory_limit()) {
+            Ok(MemoryLimit::Finite(num_bytes)) => num_bytes as u64,
+            _ => u64::MAX,
+        })
     }
 
     /// Returns the maximum number of bytes that spill files may have.
@@ -82,7 +84,7 @@ impl QueryOptions {
                 Err(Error::argument("memory_limit", expected, bytes))
             }
             Some(bytes) => Ok(Arc::new(FairSpillPool::new(usize::try_from(bytes).unwrap_or(usize::MAX)))),
-            None => Ok(Arc::clone(&default_pool()?.pool)),
+            None => default_pool().map(Arc::clone),
         }
     }
 
@@ -105,17 +107,12 @@ impl QueryOptions {
     }
 }
 
-struct DefaultPool {
-    num_bytes: u64,
-    pool: Arc<dyn MemoryPool>,
-}
-
 /// Returns the memory pool that all queries without a memory limit share.
-fn default_pool() -> Result<&'static DefaultPool> {
-    static POOL: PerProcess<DefaultPool> = PerProcess::new();
+fn default_pool() -> Result<&'static Arc<dyn MemoryPool>> {
+    static POOL: PerProcess<Arc<dyn MemoryPool>> = PerProcess::new();
     POOL.get_or_make(|| {
         let num_bytes = total_bytes().map_or(4 << 30, |bytes| bytes / 2);
         let pool = FairSpillPool::new(usize::try_from(num_bytes).unwrap_or(usize::MAX));
-        Ok(DefaultPool { num_bytes, pool: Arc::new(pool) })
+        Ok(Arc::new(pool) as Arc<dyn MemoryPool>)
     })
 }

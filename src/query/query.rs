@@ -116,14 +116,10 @@ impl Archive {
         let context = session::context(self, options)?;
         let hash = hash_of(text, &params);
         debug!(target: "a2store::query", archive = %self.path().display(), version = self.version(), sql = text, "plan a query");
-        let (text, state) = (text.to_owned(), context.state());
-        let tables: Vec<String> = ["steps", "runs", "annotations"]
-            .into_iter()
-            .chain(options.tables.iter().map(|(name, _)| &**name))
-            .map(Into::into)
-            .collect();
+        let (text, own, state) = (text.to_owned(), options.tables.clone(), context.state());
         let planning = async move {
-            let tables: Vec<&str> = tables.iter().map(String::as_str).collect();
+            let own = own.iter().map(|(name, _)| name.as_str());
+            let tables: Vec<&str> = ["steps", "runs", "annotations"].into_iter().chain(own).collect();
             // This runs on the runtime's large stack, so that a rejected plan is dropped there too.
             let plan = guard::planned(&text, &tables, &state).await?;
             let plan = analyzed(bind(plan, params)?, &state).map_err(query_error)?;
@@ -142,17 +138,10 @@ impl Query {
     pub fn schema(&self) -> SchemaRef {
         let schema = self.plan.schema().inner();
         // DataFusion converts string views in the outermost columns to strings.
-        let plain = |dtype: &DataType| match dtype {
-            DataType::Utf8View => Some(DataType::LargeUtf8),
-            DataType::BinaryView => Some(DataType::LargeBinary),
-            _ => None,
-        };
-        if schema.fields().iter().all(|field| plain(field.data_type()).is_none()) {
-            return Arc::clone(schema);
-        }
-        let fields = schema.fields().iter().map(|field| match plain(field.data_type()) {
-            Some(dtype) => Arc::new(field.as_ref().clone().with_data_type(dtype)),
-            None => Arc::clone(field),
+        let fields = schema.fields().iter().map(|field| match field.data_type() {
+            DataType::Utf8View => Arc::new(field.as_ref().clone().with_data_type(DataType::LargeUtf8)),
+            DataType::BinaryView => Arc::new(field.as_ref().clone().with_data_type(DataType::LargeBinary)),
+            _ => Arc::clone(field),
         });
         Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
     }
@@ -165,12 +154,11 @@ impl Query {
         let mut is_volatile = false;
         let visited = self.plan.apply_with_subqueries(|node| {
             node.apply_expressions(|expr| {
-                expr.apply(|expr| {
-                    if let Expr::ScalarFunction(function) = expr {
-                        is_volatile |= function.func.signature().volatility != Volatility::Immutable;
-                    }
-                    Ok(TreeNodeRecursion::Continue)
-                })
+                is_volatile |= expr.exists(|expr| match expr {
+                    Expr::ScalarFunction(call) => Ok(call.func.signature().volatility != Volatility::Immutable),
+                    _ => Ok(false),
+                })?;
+                Ok(TreeNodeRecursion::Continue)
             })
         });
         visited.map(|_| is_volatile).map_err(query_error)
@@ -424,16 +412,12 @@ fn bind(plan: LogicalPlan, params: ParamValues) -> Result<LogicalPlan> {
         ParamValues::List(values) => (1..=values.len()).map(|i| format!("${i}")).collect(),
         ParamValues::Map(values) => values.keys().map(|name| format!("${name}")).collect(),
     };
-    let list = |names: Vec<&String>| {
-        names.into_iter().map(|name| name.escape_debug().to_string()).collect::<Vec<_>>().join(", ")
-    };
-    let missing: Vec<&String> = expected.difference(&given).collect();
-    if !missing.is_empty() {
-        return Err(Error::query(format!("no value for the parameters {}", list(missing))));
-    }
-    let unknown: Vec<&String> = given.difference(&expected).collect();
-    if !unknown.is_empty() {
-        return Err(Error::query(format!("the query has no parameters {}", list(unknown))));
+    let (missing, unknown) = (expected.difference(&given), given.difference(&expected));
+    for (names, problem) in [(missing, "no value for the parameters"), (unknown, "the query has no parameters")] {
+        let names: Vec<String> = names.map(|name| name.escape_debug().to_string()).collect();
+        if !names.is_empty() {
+            return Err(Error::query(format!("{problem} {}", names.join(", "))));
+        }
     }
     if expected.is_empty() {
         return Ok(plan);

@@ -9,7 +9,7 @@ use parquet::arrow::arrow_reader::ArrowReaderMetadata;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
+use std::time::SystemTime;
 
 /// A table that a query can join with `runs` and `steps`; see
 /// [`QueryOptions::tables`](crate::query::QueryOptions::tables).
@@ -39,8 +39,7 @@ pub(in crate::query) struct ParquetFile {
     pub(in crate::query) schema: SchemaRef,
     pub(in crate::query) path: PathBuf,
     pub(in crate::query) num_bytes: u64,
-    /// In nanoseconds since the Unix epoch; 0 if unknown.
-    pub(in crate::query) modified: u128,
+    modified: Option<SystemTime>,
 }
 
 impl UserTable {
@@ -105,12 +104,6 @@ fn without_hidden_values(field: &FieldRef, column: &ArrayRef) -> Result<ArrayRef
     Ok(Arc::new(StructArray::try_new(fields.clone(), columns, structs.nulls().cloned())?))
 }
 
-/// Returns whether a file may have null structs with fields that are not null.
-fn may_hide_values(field: &Field) -> bool {
-    let DataType::Struct(fields) = field.data_type() else { return false };
-    fields.iter().any(|inner| field.is_nullable() && !inner.is_nullable() || may_hide_values(inner))
-}
-
 impl ParquetFile {
     fn open(path: &Path) -> Result<ParquetFile> {
         if path.as_os_str().is_empty() {
@@ -128,10 +121,10 @@ impl ParquetFile {
             let location = crate::error::Location { path: Some(path.clone()), ..Default::default() };
             Error::from(ErrorKind::Decode { location, what: "footer", expected, found })
         })?;
-        let modified = meta.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-        let modified = modified.map_or(0, |since| since.as_nanos());
+        let modified = meta.modified().ok();
         let schema = metadata.schema().clone();
-        if let Some(field) = schema.fields().iter().find(|field| may_hide_values(field)) {
+        // The file may have null structs with fields that are not null.
+        if let Some(field) = schema.fields().iter().find(|field| with_nullable_fields(field) != **field) {
             let found = format!("the column {}", field.name());
             return Err(Error::argument("tables", "nullable fields in nullable structs", found));
         }

@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
-use arrow::compute::{CastOptions, cast_with_options};
+use arrow::compute::{CastOptions, cast, cast_with_options};
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use arrow::error::ArrowError;
 use std::collections::HashSet;
@@ -25,10 +25,11 @@ pub(in crate::query) fn conform(batch: RecordBatch, schema: &SchemaRef) -> Resul
             return Err(ArrowError::ComputeError(message));
         }
         let options = CastOptions { safe: false, ..CastOptions::default() };
-        match is_irregular(column) {
-            true => cast_with_options(&decoded(column)?, field.data_type(), &options),
-            false => cast_with_options(column, field.data_type(), &options),
-        }
+        let decoded = match column.as_any_dictionary_opt() {
+            Some(dictionary) if is_irregular(column) => cast(column, dictionary.values().data_type())?,
+            _ => Arc::clone(column),
+        };
+        cast_with_options(&decoded, field.data_type(), &options)
     };
     let columns = batch.columns().iter().zip(fields).map(encoded).collect::<Result<Vec<_>, _>>();
     RecordBatch::try_new(Arc::clone(schema), columns?)
@@ -71,11 +72,4 @@ fn is_irregular(column: &ArrayRef) -> bool {
         !texts.iter().all(|text| seen.insert(text))
     });
     repeats || values.null_count() > 0
-}
-
-fn decoded(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
-    match column.as_any_dictionary_opt() {
-        Some(dictionary) => arrow::compute::cast(column, dictionary.values().data_type()),
-        None => Ok(Arc::clone(column)),
-    }
 }

@@ -8,7 +8,7 @@ use arrow::datatypes::{DataType, Float32Type, Float64Type, Int64Type, UInt64Type
 use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::scalar::ScalarValue;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 /// The largest integer up to which JavaScript numbers represent all integers.
 const MAX_SAFE: u64 = 1 << 53;
@@ -37,10 +37,7 @@ pub fn json_rows(batch: &RecordBatch) -> Result<Vec<Vec<Value>>> {
     let columns = schema.fields().iter().zip(batch.columns()).map(|(field, column)| {
         if is_board(field.name(), field.data_type()) {
             let boards = column.as_primitive::<UInt64Type>();
-            return Ok(boards
-                .iter()
-                .map(|board| board.map_or(Value::Null, |board| json!(format!("{board:016x}"))))
-                .collect());
+            return Ok(boards.iter().map(|board| json!(board.map(|board| format!("{board:016x}")))).collect());
         }
         values(column)
     });
@@ -65,10 +62,7 @@ pub fn short(value: f32) -> f64 {
 
 /// Returns the values of an array.
 fn values(array: &ArrayRef) -> Result<Vec<Value>, ArrowError> {
-    let some = |values: Vec<Value>| {
-        let is_null = |row: usize| array.is_null(row);
-        values.into_iter().enumerate().map(|(row, value)| if is_null(row) { Value::Null } else { value }).collect()
-    };
+    let some = |(row, value): (usize, Value)| if array.is_null(row) { Value::Null } else { value };
     Ok(match array.data_type() {
         DataType::Null => vec![Value::Null; array.len()],
         DataType::Boolean => array.as_boolean().iter().map(|value| json!(value)).collect(),
@@ -88,10 +82,6 @@ fn values(array: &ArrayRef) -> Result<Vec<Value>, ArrowError> {
             let array = cast(array, &DataType::Float64)?;
             array.as_primitive::<Float64Type>().iter().map(|value| json!(value)).collect()
         }
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {
-            let array = cast(array, &DataType::LargeUtf8)?;
-            array.as_string::<i64>().iter().map(|value| json!(value)).collect()
-        }
         DataType::Dictionary(_, dtype) => values(&cast(array, dtype)?)?,
         DataType::List(item)
         | DataType::FixedSizeList(item, _)
@@ -107,15 +97,15 @@ fn values(array: &ArrayRef) -> Result<Vec<Value>, ArrowError> {
             let object = |row: usize| {
                 let members =
                     fields.iter().zip(&columns).map(|(field, column)| (field.name().clone(), column[row].clone()));
-                Value::Object(members.collect::<Map<_, _>>())
+                members.collect::<Value>()
             };
-            some((0..array.len()).map(object).collect())
+            (0..array.len()).map(object).enumerate().map(some).collect()
         }
         _ => {
             let options = FormatOptions::default();
             let texts = ArrayFormatter::try_new(array, &options)?;
-            let text = |row: usize| texts.value(row).try_to_string().map(Value::String);
-            some((0..array.len()).map(text).collect::<Result<_, _>>()?)
+            let text = |row: usize| texts.value(row).try_to_string().map(|text| some((row, Value::String(text))));
+            (0..array.len()).map(text).collect::<Result<_, _>>()?
         }
     })
 }

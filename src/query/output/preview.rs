@@ -14,6 +14,9 @@ use arrow::util::pretty::pretty_format_batches;
 use std::fmt;
 use std::sync::Arc;
 
+/// The width of a board's picture in pixels.
+const PICTURE_SIZE: u32 = 64;
+
 /// The first rows of a [`Query`]. Its `Display` is a text table. Floats are rounded to 6 decimals, those below 0.1 to
 /// 6 significant digits.
 ///
@@ -79,10 +82,7 @@ impl Preview {
     /// # Errors
     /// [`ErrorKind::Query`](crate::ErrorKind::Query) for values that cannot be shown as text.
     pub fn to_html(&self) -> Result<String> {
-        self.try_html().map_err(|error| query_error(error.into()))
-    }
-
-    fn try_html(&self) -> Result<String, ArrowError> {
+        let failed = |error: ArrowError| query_error(error.into());
         let options = FormatOptions::default().with_null("null");
         let mut html = String::from("<table>\n<thead><tr>");
         for field in self.schema.fields() {
@@ -92,13 +92,13 @@ impl Preview {
         html += "</tr></thead>\n<tbody>\n";
         for batch in &self.batches {
             let columns = batch.columns().iter().map(|column| ArrayFormatter::try_new(column, &options));
-            let columns = columns.collect::<Result<Vec<_>, _>>()?;
-            let boards: Vec<Option<Boards<'_>>> = (0..columns.len()).map(|at| Boards::of(batch, at)).collect();
+            let columns = columns.collect::<Result<Vec<_>, _>>().map_err(failed)?;
+            let pictures: Vec<_> = (0..columns.len()).map(|at| pictures(batch, at)).collect();
             for row in 0..batch.num_rows() {
                 html += "<tr>";
-                for (column, boards) in columns.iter().zip(&boards) {
-                    let text = escaped(&column.value(row).try_to_string()?);
-                    match boards.as_ref().and_then(|boards| boards.picture(row)) {
+                for (column, picture) in columns.iter().zip(&pictures) {
+                    let text = escaped(&column.value(row).try_to_string().map_err(failed)?);
+                    match picture.as_ref().and_then(|picture| picture(row)) {
                         Some(picture) => html += &format!("<td title=\"{text}\">{picture}</td>"),
                         None => html += &format!("<td>{text}</td>"),
                     }
@@ -131,33 +131,21 @@ impl fmt::Display for Preview {
     }
 }
 
-/// A column of boards, and the column with their tiles of 65,536.
-struct Boards<'a> {
-    boards: &'a UInt64Array,
-    masks: Option<&'a UInt16Array>,
-}
-
-impl<'a> Boards<'a> {
-    /// The width of a picture in pixels.
-    const SIZE: u32 = 64;
-
-    /// Returns the column at this place, if its name says that it holds boards.
-    fn of(batch: &'a RecordBatch, at: usize) -> Option<Boards<'a>> {
-        let schema = batch.schema();
-        let mask = match schema.field(at).name().as_str() {
-            "board" | "position" => "tile_65536_mask",
-            "final_board" => "final_tile_65536_mask",
-            _ => return None,
-        };
-        let masks = batch.column_by_name(mask).and_then(|column| column.as_primitive_opt());
-        Some(Boards { boards: batch.column(at).as_primitive_opt()?, masks })
-    }
-
-    fn picture(&self, row: usize) -> Option<String> {
-        let mask = self.masks.filter(|masks| masks.is_valid(row)).map_or(0, |masks| masks.value(row));
-        let board = self.boards.is_valid(row).then(|| Board(self.boards.value(row)))?;
-        Some(board_svg(WideBoard::new(board, mask).ok()?, Palette::Classic, Boards::SIZE))
-    }
+/// Returns the pictures of a column by row, if the column's name says that it holds boards. The mask of their tiles of
+/// 65,536 is another column.
+fn pictures(batch: &RecordBatch, at: usize) -> Option<impl Fn(usize) -> Option<String>> {
+    let mask = match batch.schema().field(at).name().as_str() {
+        "board" | "position" => "tile_65536_mask",
+        "final_board" => "final_tile_65536_mask",
+        _ => return None,
+    };
+    let boards: &UInt64Array = batch.column(at).as_primitive_opt()?;
+    let masks: Option<&UInt16Array> = batch.column_by_name(mask).and_then(|column| column.as_primitive_opt());
+    Some(move |row: usize| -> Option<String> {
+        let mask = masks.filter(|masks| masks.is_valid(row)).map_or(0, |masks| masks.value(row));
+        let board = boards.is_valid(row).then(|| Board(boards.value(row)))?;
+        Some(board_svg(WideBoard::new(board, mask).ok()?, Palette::Classic, PICTURE_SIZE))
+    })
 }
 
 /// Rounds a column of floats for people.

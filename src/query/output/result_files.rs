@@ -124,8 +124,6 @@ impl OutputFolder {
 
     /// Begins a new folder, or a prefix without objects.
     fn create(path: &Path, format: RowFormat, options: &StorageOptions) -> Result<OutputFolder> {
-        let taken =
-            |found| Err(Error::io(path, io::Error::new(AlreadyExists, format!("expected nothing, found {found}"))));
         let storage = Storage::new(path, options)?;
         let extension = format.extension();
         let Some(folder) = storage.folder() else {
@@ -133,7 +131,7 @@ impl OutputFolder {
                 return Err(Error::argument("path", "a URL without `?` and `#`", path.display()));
             }
             if let Some(name) = storage.names("", "")?.and_then(|names| names.into_iter().next()) {
-                return taken(name);
+                return Err(taken(path, "nothing", &name));
             }
             let (root, suffix) = (storage.root().to_path_buf(), format!("-{}.{extension}", &random::id()[..12]));
             return Ok(OutputFolder { files: OutputFiles { root, suffix, format }, storage, staged: None });
@@ -141,7 +139,7 @@ impl OutputFolder {
         // Without a slash at its end, a link is not followed.
         let name: PathBuf = folder.components().collect();
         if name.symlink_metadata().is_ok() {
-            return taken("a file or folder".to_owned());
+            return Err(taken(path, "nothing", "a file or folder"));
         }
         let folder = StagedFolder::new_in(parent(&name))?;
         let (root, suffix) = (folder.path().to_path_buf(), format!(".{extension}"));
@@ -158,23 +156,19 @@ impl OutputFolder {
             }
             return folder.publish(&name).map(|()| num_rows);
         }
-        let names = |written: &Result<u64>| match (self.storage.names("", ""), written) {
-            (Err(error), Ok(_)) => Err(error),
-            // The error that stopped the writers matters more.
-            (names, _) => Ok(names.ok().flatten().unwrap_or_default()),
-        };
+        let names = self.storage.names("", "");
+        // The error that stopped the writers matters more.
+        let names = if written.is_ok() { names? } else { names.unwrap_or_default() };
         let (own, others): (Vec<String>, Vec<String>) =
-            names(&written)?.into_iter().partition(|name| name.ends_with(&self.files.suffix));
-        let written = match others.first() {
-            Some(name) if written.is_ok() => {
-                let found = format!("expected no other objects, found {name}");
-                Err(Error::io(self.storage.root(), io::Error::new(AlreadyExists, found)))
-            }
-            _ => written,
-        };
-        if written.is_err() {
-            own.iter().for_each(|name| _ = self.storage.remove(name));
-        }
-        written
+            names.unwrap_or_default().into_iter().partition(|name| name.ends_with(&self.files.suffix));
+        let written = written.and_then(|num_rows| match others.first() {
+            None => Ok(num_rows),
+            Some(name) => Err(taken(self.storage.root(), "no other objects", name)),
+        });
+        written.inspect_err(|_| own.iter().for_each(|name| _ = self.storage.remove(name)))
     }
+}
+
+fn taken(path: &Path, expected: &str, found: &str) -> Error {
+    Error::io(path, io::Error::new(AlreadyExists, format!("expected {expected}, found {found}")))
 }

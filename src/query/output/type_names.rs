@@ -1,14 +1,12 @@
 //! Names of column types for people.
 
-use arrow::datatypes::{DataType, Field, TimeUnit};
+use arrow::datatypes::{DataType, FieldRef, TimeUnit};
 
 /// Returns the name of a type without its encoding: `string` for a dictionary of strings, `list[float32, 4]` for a list
 /// of fixed length.
 #[must_use]
 pub fn type_name(dtype: &DataType) -> String {
-    let fields = |fields: &mut dyn Iterator<Item = &std::sync::Arc<Field>>| {
-        fields.map(|field| format!("{}: {}", field.name(), type_name(field.data_type()))).collect::<Vec<_>>().join(", ")
-    };
+    let named = |field: &FieldRef| format!("{}: {}", field.name(), type_name(field.data_type()));
     let unit = |unit: &TimeUnit| match unit {
         TimeUnit::Second => "s",
         TimeUnit::Millisecond => "ms",
@@ -26,7 +24,7 @@ pub fn type_name(dtype: &DataType) -> String {
             format!("list[{}]", type_name(item.data_type()))
         }
         DataType::FixedSizeList(item, len) => format!("list[{}, {len}]", type_name(item.data_type())),
-        DataType::Struct(of) => format!("struct[{}]", fields(&mut of.iter())),
+        DataType::Struct(fields) => format!("struct[{}]", fields.iter().map(named).collect::<Vec<_>>().join(", ")),
         DataType::Date32 | DataType::Date64 => "date".into(),
         DataType::Time32(of) | DataType::Time64(of) => format!("time[{}]", unit(of)),
         DataType::Duration(of) => format!("duration[{}]", unit(of)),
@@ -41,6 +39,7 @@ pub fn type_name(dtype: &DataType) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use arrow::datatypes::Field;
     use std::sync::Arc;
 
     #[test]

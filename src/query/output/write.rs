@@ -5,14 +5,12 @@ use crate::query::engine::errors::query_error;
 use crate::query::output::conform::conform;
 use crate::query::output::stream::QueryStream;
 use crate::system::cancellation::CancellationToken;
-use arrow::array::RecordBatch;
-use arrow::datatypes::{DataType, FieldRef, Fields, Schema};
+use arrow::array::{RecordBatch, RecordBatchWriter};
+use arrow::datatypes::{DataType, FieldRef, Fields, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::ipc::writer::{FileWriter, StreamWriter};
-use datafusion::common::DataFusionError;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
-use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufWriter, Write};
@@ -58,56 +56,44 @@ impl QueryStream {
         let num_rows = match format {
             RowFormat::Csv => {
                 let mut writer = arrow::csv::Writer::new(&mut out);
-                writer.write(&RecordBatch::new_empty(schema)).map_err(of_arrow)?;
-                self.write_each(cancel, |batch| writer.write(batch).map_err(of_arrow))?
+                writer.write(&RecordBatch::new_empty(Arc::clone(&schema))).map_err(of_arrow)?;
+                self.write_with(writer, &schema, cancel)?
             }
-            RowFormat::Json => {
-                let mut writer = arrow::json::LineDelimitedWriter::new(&mut out);
-                let num_rows = self.write_each(cancel, |batch| writer.write(batch).map_err(of_arrow))?;
-                writer.finish().map_err(of_arrow)?;
-                num_rows
-            }
+            RowFormat::Json => self.write_with(arrow::json::LineDelimitedWriter::new(&mut out), &schema, cancel)?,
             RowFormat::Parquet => {
                 let properties = WriterProperties::builder().set_compression(Compression::ZSTD(Default::default()));
-                let writer = ArrowWriter::try_new(&mut out, schema, Some(properties.build()));
-                let mut writer = writer.map_err(of_parquet)?;
-                let num_rows = self.write_each(cancel, |batch| writer.write(batch).map_err(of_parquet))?;
-                writer.close().map_err(of_parquet)?;
-                num_rows
+                let writer = ArrowWriter::try_new(&mut out, Arc::clone(&schema), Some(properties.build()));
+                self.write_with(writer.map_err(|error| query_error(error.into()))?, &schema, cancel)?
             }
             RowFormat::ArrowFile => {
                 // A file has one dictionary per column, but each batch of a result has its own.
                 let fields: Fields = schema.fields().iter().map(decoded).collect();
                 let schema = Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()));
-                let mut writer = FileWriter::try_new(&mut out, &schema).map_err(of_arrow)?;
-                let num_rows = self.write_each(cancel, |batch| {
-                    conform(batch.clone(), &schema).and_then(|batch| writer.write(&batch)).map_err(of_arrow)
-                })?;
-                writer.finish().map_err(of_arrow)?;
-                num_rows
+                let writer = FileWriter::try_new(&mut out, &schema).map_err(of_arrow)?;
+                self.write_with(writer, &schema, cancel)?
             }
             RowFormat::ArrowStream => {
-                let mut writer = StreamWriter::try_new(&mut out, &schema).map_err(of_arrow)?;
-                let num_rows = self.write_each(cancel, |batch| writer.write(batch).map_err(of_arrow))?;
-                writer.finish().map_err(of_arrow)?;
-                num_rows
+                let writer = StreamWriter::try_new(&mut out, &schema).map_err(of_arrow)?;
+                self.write_with(writer, &schema, cancel)?
             }
         };
         out.flush().map_err(|error| of_arrow(error.into()))?;
         Ok(num_rows)
     }
 
-    /// Calls a function for each batch, and returns the number of rows.
-    fn write_each(
+    /// Writes all rows with the types of the schema, and returns their number.
+    fn write_with(
         &mut self,
+        mut writer: impl RecordBatchWriter,
+        schema: &SchemaRef,
         cancel: &CancellationToken,
-        mut write: impl FnMut(&RecordBatch) -> Result<()>,
     ) -> Result<u64> {
         let mut num_rows = 0;
         while let Some(batch) = self.next_unless_cancelled(cancel)? {
-            write(&batch)?;
             num_rows += batch.num_rows() as u64;
+            conform(batch, schema).and_then(|batch| writer.write(&batch)).map_err(of_arrow)?;
         }
+        writer.close().map_err(of_arrow)?;
         Ok(num_rows)
     }
 }
@@ -129,10 +115,6 @@ fn decoded(field: &FieldRef) -> FieldRef {
 
 fn of_arrow(error: ArrowError) -> Error {
     query_error(error.into())
-}
-
-fn of_parquet(error: ParquetError) -> Error {
-    query_error(DataFusionError::from(error))
 }
 
 /// A writer that keeps its first error. The writers of some formats turn errors into text.

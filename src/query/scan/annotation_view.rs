@@ -5,9 +5,8 @@ use crate::error::Result;
 use crate::query::engine::errors::query_error;
 use crate::query::engine::plan_function::PlanFunction;
 use crate::query::scan::archive_table::ArchiveTable;
-use arrow::array::{Array, ArrayRef, AsArray, FixedSizeListArray, Float32Array, Float32Builder};
-use arrow::buffer::NullBuffer;
-use arrow::datatypes::{DataType, Field, FieldRef};
+use arrow::array::{Array, ArrayRef, AsArray, FixedSizeListBuilder, Float32Array, Float32Builder};
+use arrow::datatypes::{DataType, Field};
 use datafusion::common::{Column, Result as DataFusionResult, exec_err};
 use datafusion::datasource::{ViewTable, provider_as_source};
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder};
@@ -20,7 +19,7 @@ pub(in crate::query) fn annotations(archive: &Archive) -> Result<ViewTable> {
     let column = |name: String| Expr::Column(Column::new(Some("annotations"), name));
     let list = |policy: &str| {
         let values = MOVE_NAMES.map(|name| column(format!("{policy}_{name}")));
-        let dtype = DataType::FixedSizeList(item(), MOVE_NAMES.len() as i32);
+        let dtype = DataType::new_fixed_size_list(DataType::Float32, MOVE_NAMES.len() as i32, true);
         let field = Arc::new(Field::new("per_move", dtype, true));
         PlanFunction::of_arrays("per_move", String::new(), field, per_move).over(values.to_vec()).alias(policy)
     };
@@ -30,27 +29,18 @@ pub(in crate::query) fn annotations(archive: &Archive) -> Result<ViewTable> {
     Ok(ViewTable::new(plan, None))
 }
 
-fn item() -> FieldRef {
-    Arc::new(Field::new_list_field(DataType::Float32, true))
-}
-
 /// Makes a list of four columns.
 fn per_move(arrays: &[ArrayRef]) -> DataFusionResult<ArrayRef> {
     let columns: Option<Vec<&Float32Array>> = arrays.iter().map(|array| array.as_primitive_opt()).collect();
     let Some(columns) = columns else { return exec_err!("per_move: expected columns of Float32") };
     let num_rows = columns.first().map_or(0, |column| column.len());
-    let mut values = Float32Builder::with_capacity(num_rows * columns.len());
-    let mut is_valid = Vec::with_capacity(num_rows);
+    let values = Float32Builder::with_capacity(num_rows * columns.len());
+    let mut lists = FixedSizeListBuilder::with_capacity(values, MOVE_NAMES.len() as i32, num_rows);
     for row in 0..num_rows {
-        let mut any = false;
         for column in &columns {
-            let value = column.is_valid(row).then(|| column.value(row));
-            any |= value.is_some();
-            values.append_option(value);
+            lists.values().append_option(column.is_valid(row).then(|| column.value(row)));
         }
-        is_valid.push(any);
+        lists.append(columns.iter().any(|column| column.is_valid(row)));
     }
-    let nulls = Some(NullBuffer::from(is_valid)).filter(|nulls| nulls.null_count() > 0);
-    let lists = FixedSizeListArray::try_new(item(), MOVE_NAMES.len() as i32, Arc::new(values.finish()), nulls)?;
-    Ok(Arc::new(lists))
+    Ok(Arc::new(lists.finish()))
 }

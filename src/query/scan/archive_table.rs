@@ -6,12 +6,10 @@
 
 use crate::archive::{Archive, DataFile, TableName, table_schema};
 use crate::error::{ErrorKind, Result};
-use crate::query::engine::errors::external;
+use crate::query::engine::errors::{external, query_error};
 use crate::query::rewrites::{Hides, OpaqueExec};
 use crate::query::scan::metadata_cache::MetadataCache;
-use crate::query::scan::parquet_scan::{
-    ARCHIVE_URL, ParquetScan, RowGroupPart, archive_file, footers, parts_of, scan_of,
-};
+use crate::query::scan::parquet_scan::{ARCHIVE_URL, ParquetScan, RowGroupPart, archive_file, scan_of};
 use crate::query::scan::reader_filters::{is_clustered, saves_nothing};
 use crate::query::scan::run_index::{RunIndex, is_about_runs, step_range, verdicts};
 use crate::query::tasks::Division;
@@ -21,8 +19,8 @@ use arrow::compute::{cast, concat_batches};
 use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, DataFusionError, Result as DataFusionResult};
-use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::FileGroup;
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
@@ -202,12 +200,13 @@ impl ArchiveTable {
             self.check(&needed.iter().map(|(file, _)| *file).collect::<Vec<_>>()).await?;
         }
         let files = needed.iter().map(|(file, _)| archive_file(file)).collect::<DataFusionResult<Vec<_>>>()?;
-        let footers = footers(state, ARCHIVE_URL, &self.cache()?.footers(), &files).await?;
-        let schema = table_schema(self.table);
-        let of_file = |(((data, rows), file), footer): (((&DataFile, &RowsOfFile), &PartitionedFile), _)| {
-            parts_of(file, footer, rows.as_deref(), Some(data), &schema)
-        };
-        Ok(needed.into_iter().zip(&files).zip(footers.iter().map(AsRef::as_ref)).flat_map(of_file).collect())
+        let scan = self.parquet_scan()?;
+        let footers = scan.footers_of(state, &files).await?;
+        let mut parts = Vec::new();
+        for (((data, rows), file), footer) in needed.into_iter().zip(&files).zip(&footers) {
+            parts.extend(scan.parts_of(file, footer, rows.as_deref(), Some(data)));
+        }
+        Ok(parts)
     }
 }
 
@@ -256,22 +255,18 @@ pub(in crate::query) fn check_files(
     plan: &Arc<dyn ExecutionPlan>,
     is_done: &dyn Fn(&Arc<dyn ExecutionPlan>) -> bool,
 ) -> Result<()> {
-    fn add<'a>(
-        plan: &'a Arc<dyn ExecutionPlan>,
-        is_done: &dyn Fn(&Arc<dyn ExecutionPlan>) -> bool,
-        paths: &mut HashSet<&'a str>,
-    ) {
-        if is_done(plan) {
-            return;
+    let mut paths: HashSet<&str> = HashSet::new();
+    let visited = plan.apply(|node| {
+        if is_done(node) {
+            return Ok(TreeNodeRecursion::Jump);
         }
-        let config = scan_of(plan).filter(|config| config.object_store_url.as_str().starts_with(ARCHIVE_URL));
+        let config = scan_of(node).filter(|config| config.object_store_url.as_str().starts_with(ARCHIVE_URL));
         for file in config.iter().flat_map(|config| &config.file_groups).flat_map(FileGroup::files) {
             paths.insert(file.object_meta.location.as_ref());
         }
-        plan.children().into_iter().for_each(|child| add(child, is_done, paths));
-    }
-    let mut paths = HashSet::new();
-    add(plan, is_done, &mut paths);
+        Ok(TreeNodeRecursion::Continue)
+    });
+    visited.map_err(query_error)?;
     let files = TableName::ALL.into_iter().flat_map(|table| archive.manifest().files(table));
     let files: Vec<&DataFile> = files.filter(|file| paths.contains(file.path.as_str())).collect();
     workers::shared()?.install(|| files.into_par_iter().try_for_each(|file| archive.check_file(file)))

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::query::engine::errors::external;
 use crate::query::scan::metadata_cache::METADATA_BYTES;
-use crate::query::scan::parquet_scan::{ParquetScan, footers, immutable_file, parts_of};
+use crate::query::scan::parquet_scan::{ParquetScan, immutable_file};
 use crate::query::user_tables::ParquetFile;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
@@ -59,10 +59,10 @@ impl TableProvider for FileTable {
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
         self.file.check_unchanged().map_err(external)?;
         let file = immutable_file(self.location.clone(), self.file.num_bytes);
-        let footers = footers(state, &self.url, &self.footers, std::slice::from_ref(&file)).await?;
-        let parts = footers.iter().flat_map(|footer| parts_of(&file, footer, None, None, &self.file.schema)).collect();
         let (url, footers) = (self.url.clone(), Arc::clone(&self.footers));
         let scan = ParquetScan { url, schema: Arc::clone(&self.file.schema), sorted_by: &[], footers };
+        let footers = scan.footers_of(state, std::slice::from_ref(&file)).await?;
+        let parts = footers.iter().flat_map(|footer| scan.parts_of(&file, footer, None, None)).collect();
         scan.plan(state, parts, projection, limit, None)
     }
 }

@@ -125,22 +125,77 @@ impl ParquetScan {
         let files: Vec<PartitionedFile> = parts.into_iter().map(|part| part.file).collect();
         if state.config().get_extension::<PartitionPerRowGroup>().is_some() {
             scan = scan.with_file_groups(files.into_iter().map(|file| FileGroup::new(vec![file])).collect());
-            scan = scan.with_output_ordering(self.natural_order()?.into_iter().collect());
-        } else if let Some(division) = state.config().get_extension::<Division>() {
+            let ascending =
+                |name: &&str| Ok(PhysicalSortExpr::new_default(col(name, &self.schema)?).asc().nulls_last());
+            let order = self.sorted_by.iter().map(ascending).collect::<DataFusionResult<Vec<_>>>()?;
+            scan = scan.with_output_ordering(LexOrdering::new(order).into_iter().collect());
+        } else {
             let is_sorted = files.first().is_some_and(|file| file.extension::<SortedRows>().is_some());
-            let count = if is_sorted { division.partitions } else { division.others }.clamp(1, files.len());
+            let division = state.config().get_extension::<Division>().filter(|_| is_sorted);
+            let count = division.map_or(state.config().target_partitions(), |division| division.partitions);
+            let count = count.clamp(1, files.len());
             let groups = balanced(files, count, |file| num_rows(file).unwrap_or(1)).into_iter();
             scan = scan.with_file_groups(groups.filter(|group| !group.is_empty()).map(FileGroup::new).collect());
-        } else {
-            let in_each = files.len().div_ceil(state.config().target_partitions().max(1));
-            scan = scan.with_file_groups(files.chunks(in_each).map(|files| FileGroup::new(files.to_vec())).collect());
         }
         Ok(DataSourceExec::from_data_source(scan.build()))
     }
 
-    fn natural_order(&self) -> DataFusionResult<Option<LexOrdering>> {
-        let ascending = |name: &&str| Ok(PhysicalSortExpr::new_default(col(name, &self.schema)?).asc().nulls_last());
-        Ok(LexOrdering::new(self.sorted_by.iter().map(ascending).collect::<DataFusionResult<Vec<_>>>()?))
+    /// Reads the footers of files in parallel, from the cache if possible.
+    pub(in crate::query) async fn footers_of(
+        &self,
+        state: &dyn Session,
+        files: &[PartitionedFile],
+    ) -> DataFusionResult<Vec<Arc<ParquetMetaData>>> {
+        let store = state.runtime_env().object_store(ObjectStoreUrl::parse(&self.url)?)?;
+        let footer = |file: &PartitionedFile| {
+            let (store, cache, file) = (Arc::clone(&store), Arc::clone(&self.footers), file.object_meta.clone());
+            async move { DFParquetMetadata::new(&store, &file).with_file_metadata_cache(Some(cache)).fetch_metadata().await }
+        };
+        let footers: Vec<_> = files.iter().map(footer).collect();
+        futures::stream::iter(footers).buffered(FOOTERS_AT_ONCE).try_collect().await
+    }
+
+    /// Returns the row groups of a file, which is `data` if it belongs to an archive. With `ranges` (ascending and
+    /// disjoint), returns only the rows in these ranges.
+    pub(in crate::query) fn parts_of(
+        &self,
+        file: &PartitionedFile,
+        footer: &ParquetMetaData,
+        ranges: Option<&[Range<usize>]>,
+        data: Option<&DataFile>,
+    ) -> Vec<RowGroupPart> {
+        let row_groups = footer.row_groups();
+        let mut parts = Vec::new();
+        let mut first_row = 0;
+        for (i, row_group) in row_groups.iter().enumerate() {
+            let len = usize::try_from(row_group.num_rows()).unwrap_or(0);
+            let rows = first_row..first_row + len;
+            first_row = rows.end;
+            let (access, num_rows) = match ranges {
+                None => (RowGroupAccess::Scan, len),
+                Some(ranges) => access_to(ranges, rows),
+            };
+            if num_rows == 0 {
+                continue;
+            }
+            let mut part = file.clone();
+            if !matches!(access, RowGroupAccess::Scan) {
+                let mut plan = ParquetAccessPlan::new_none(row_groups.len());
+                plan.set(i, access);
+                part = part.with_extension(plan);
+            }
+            // The reader takes the row groups that begin in its byte range.
+            let column = row_group.column(0);
+            let start = column.dictionary_page_offset().unwrap_or_else(|| column.data_page_offset());
+            let run_ids = data.map(|data| group_run_ids(row_group).unwrap_or((data.first_run_id, data.last_run_id)));
+            if let (Some(data), Some(run_ids)) = (data.filter(|data| data.table != TableName::Runs), run_ids) {
+                part = part.with_extension(SortedRows { table: data.table, model: data.model.clone(), run_ids });
+            }
+            let statistics = statistics(&self.schema, num_rows, run_ids);
+            let file = part.with_range(start, start + 1).with_statistics(Arc::new(statistics));
+            parts.push(RowGroupPart { file, num_rows, row_group: (i, row_groups.len(), len) });
+        }
+        parts
     }
 }
 
@@ -176,65 +231,6 @@ pub(in crate::query) fn archive_file(file: &DataFile) -> DataFusionResult<Partit
 pub(in crate::query) fn immutable_file(location: StorePath, num_bytes: u64) -> PartitionedFile {
     let last_modified = chrono::DateTime::UNIX_EPOCH;
     PartitionedFile::new_from_meta(ObjectMeta { location, last_modified, size: num_bytes, e_tag: None, version: None })
-}
-
-/// Reads the footers of files in parallel, from the cache if possible.
-pub(in crate::query) async fn footers(
-    state: &dyn Session,
-    url: &str,
-    cache: &Arc<FileMetadataCache>,
-    files: &[PartitionedFile],
-) -> DataFusionResult<Vec<Arc<ParquetMetaData>>> {
-    let store = state.runtime_env().object_store(ObjectStoreUrl::parse(url)?)?;
-    let footer = |file: &PartitionedFile| {
-        let (store, cache, file) = (Arc::clone(&store), Arc::clone(cache), file.object_meta.clone());
-        async move { DFParquetMetadata::new(&store, &file).with_file_metadata_cache(Some(cache)).fetch_metadata().await }
-    };
-    let footers: Vec<_> = files.iter().map(footer).collect();
-    futures::stream::iter(footers).buffered(FOOTERS_AT_ONCE).try_collect().await
-}
-
-/// Returns the row groups of a file, which is `data` if it belongs to an archive. With `ranges` (ascending and
-/// disjoint), returns only the rows in these ranges.
-pub(in crate::query) fn parts_of(
-    file: &PartitionedFile,
-    footer: &ParquetMetaData,
-    ranges: Option<&[Range<usize>]>,
-    data: Option<&DataFile>,
-    schema: &SchemaRef,
-) -> Vec<RowGroupPart> {
-    let row_groups = footer.row_groups();
-    let mut parts = Vec::new();
-    let mut first_row = 0;
-    for (i, row_group) in row_groups.iter().enumerate() {
-        let len = usize::try_from(row_group.num_rows()).unwrap_or(0);
-        let rows = first_row..first_row + len;
-        first_row = rows.end;
-        let (access, num_rows) = match ranges {
-            None => (RowGroupAccess::Scan, len),
-            Some(ranges) => access_to(ranges, rows),
-        };
-        if num_rows == 0 {
-            continue;
-        }
-        let mut part = file.clone();
-        if !matches!(access, RowGroupAccess::Scan) {
-            let mut plan = ParquetAccessPlan::new_none(row_groups.len());
-            plan.set(i, access);
-            part = part.with_extension(plan);
-        }
-        // The reader takes the row groups that begin in its byte range.
-        let column = row_group.column(0);
-        let start = column.dictionary_page_offset().unwrap_or_else(|| column.data_page_offset());
-        let run_ids = data.map(|data| group_run_ids(row_group).unwrap_or((data.first_run_id, data.last_run_id)));
-        if let (Some(data), Some(run_ids)) = (data.filter(|data| data.table != TableName::Runs), run_ids) {
-            part = part.with_extension(SortedRows { table: data.table, model: data.model.clone(), run_ids });
-        }
-        let statistics = statistics(schema, num_rows, run_ids);
-        let file = part.with_range(start, start + 1).with_statistics(Arc::new(statistics));
-        parts.push(RowGroupPart { file, num_rows, row_group: (i, row_groups.len(), len) });
-    }
-    parts
 }
 
 /// Returns the rows of a row group that lie in `ranges`, and their number.

@@ -19,7 +19,7 @@ use arrow::datatypes::{DataType, UInt32Type};
 use datafusion::catalog::Session;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DFSchema, Result as DataFusionResult, ScalarValue};
-use datafusion::logical_expr::{Expr, LogicalPlan, Operator};
+use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator};
 use datafusion::physical_plan::PhysicalExpr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -32,7 +32,6 @@ const RUN_COLUMNS: [&str; 5] = ["run_id", "max_score", "highest_tile", "num_step
 pub(in crate::query) struct RunIndex {
     /// `RUN_COLUMNS`, one row per run, sorted by run id.
     runs: RecordBatch,
-    schema: DFSchema,
     run_ids: ScalarBuffer<u32>,
     num_steps: ScalarBuffer<u32>,
     sampled: BooleanBuffer,
@@ -82,16 +81,16 @@ impl RunIndex {
             formats.is_null(run) || SourceFormat::may_be_sampled(formats.value(run))
         });
         let runs = all.project(&(0..RUN_COLUMNS.len()).collect::<Vec<_>>())?;
-        let schema = DFSchema::try_from(runs.schema())?;
-        Ok(RunIndex { runs, schema, run_ids, num_steps, sampled })
+        Ok(RunIndex { runs, run_ids, num_steps, sampled })
     }
 
     /// Returns the runs that have steps and meet all conditions. Evaluates each condition for the runs that meet the
     /// conditions before it.
     pub(in crate::query) fn matching(&self, filters: &[&Expr], state: &dyn Session) -> DataFusionResult<BooleanBuffer> {
+        let schema = DFSchema::try_from(self.runs.schema())?;
         let mut matching = BooleanBuffer::collect_bool(self.num_steps.len(), |run| self.num_steps[run] > 0);
         for filter in filters {
-            let condition = state.create_physical_expr((*filter).clone(), &self.schema)?;
+            let condition = state.create_physical_expr((*filter).clone(), &schema)?;
             let chosen = filter_record_batch(&self.runs, &BooleanArray::new(matching.clone(), None))?;
             let verdicts = verdicts(condition.as_ref(), &chosen)?;
             let mut next = verdicts.iter();
@@ -150,23 +149,18 @@ fn clamp(steps: &Range<u64>, len: usize) -> Range<usize> {
 pub(in crate::query) fn step_range(filters: &[Expr]) -> Range<u64> {
     let mut range = 0..u64::MAX;
     for filter in filters {
-        let Expr::BinaryExpr(comparison) = filter else { continue };
-        let (operator, number) = match (comparison.left.as_ref(), comparison.right.as_ref()) {
-            (Expr::Column(column), Expr::Literal(value, _)) if column.name() == "step_index" => {
-                (Some(comparison.op), value)
-            }
-            (Expr::Literal(value, _), Expr::Column(column)) if column.name() == "step_index" => {
-                (comparison.op.swap(), value)
-            }
-            _ => continue,
-        };
-        let Ok(ScalarValue::UInt64(Some(number))) = number.cast_to(&DataType::UInt64) else { continue };
-        match operator {
-            Some(Operator::Eq) => range = range.start.max(number)..range.end.min(number.saturating_add(1)),
-            Some(Operator::Lt) => range.end = range.end.min(number),
-            Some(Operator::LtEq) => range.end = range.end.min(number.saturating_add(1)),
-            Some(Operator::Gt) => range.start = range.start.max(number.saturating_add(1)),
-            Some(Operator::GtEq) => range.start = range.start.max(number),
+        // The optimizer puts the column on the left.
+        let Expr::BinaryExpr(BinaryExpr { left, op, right }) = filter else { continue };
+        let (Expr::Column(column), Expr::Literal(value, _)) = (&**left, &**right) else { continue };
+        let Ok(ScalarValue::UInt64(Some(number))) = value.cast_to(&DataType::UInt64) else { continue };
+        let after = number.saturating_add(1);
+        match op {
+            _ if column.name() != "step_index" => {}
+            Operator::Eq => range = range.start.max(number)..range.end.min(after),
+            Operator::Lt => range.end = range.end.min(number),
+            Operator::LtEq => range.end = range.end.min(after),
+            Operator::Gt => range.start = range.start.max(after),
+            Operator::GtEq => range.start = range.start.max(number),
             _ => {}
         }
     }

@@ -43,6 +43,10 @@ pub(super) struct Cut {
 }
 
 impl Cut {
+    fn new(plan: &Plan, scalars: &[(ScalarSubqueryResults, usize)], max_rows: Option<usize>) -> Cut {
+        Cut { plan: Arc::clone(plan), scalars: scalars.to_vec(), max_rows, texts: TextKeys::of(plan) }
+    }
+
     pub(super) fn num_partitions(&self) -> usize {
         self.plan.output_partitioning().partition_count()
     }
@@ -68,7 +72,7 @@ pub(super) fn cuts(execution: &Execution) -> Vec<Cut> {
         _ => None,
     };
     let mut found = Vec::new();
-    find(&execution.plan, &mut Vec::new(), max_rows, true, &mut found);
+    find(&execution.plan, &[], max_rows, true, &mut found);
     found
 }
 
@@ -78,38 +82,18 @@ pub(super) fn whole(execution: &Execution) -> Option<Cut> {
     let plan = merged.map_or(&execution.plan, CoalescePartitionsExec::input);
     let takes_some = does(plan, |plan| reduces(plan) || plan.fetch().is_some())
         || matches!(execution.rows, Rows::InOrder { skip, fetch, .. } if skip > 0 || fetch.is_some());
-    let texts = TextKeys::of(plan).filter(|_| is_divided(plan) && !takes_some)?;
-    Some(Cut { plan: Arc::clone(plan), scalars: Vec::new(), max_rows: None, texts })
-}
-
-/// Replaces the cuts of a plan, in the order of [`cuts`].
-pub(super) fn replaced(plan: &Plan, is_root: bool, by: &mut dyn Iterator<Item = Plan>) -> DataFusionResult<Plan> {
-    if is_cut(plan, is_root) {
-        return match by.next() {
-            Some(replacement) => Ok(replacement),
-            None => internal_err!("a cut has no replacement"),
-        };
-    }
-    let (mut children, mut is_changed) = (Vec::new(), false);
-    for (i, child) in plan.children().into_iter().enumerate() {
-        let next = replaced(child, is_root && i == 0 && keeps_root(plan), by)?;
-        is_changed |= !Arc::ptr_eq(&next, child);
-        children.push(next);
-    }
-    if is_changed { Arc::clone(plan).replace_children(children, recompute()) } else { Ok(Arc::clone(plan)) }
+    (is_divided(plan) && !takes_some).then(|| Cut::new(plan, &[], None))
 }
 
 fn find(
     plan: &Plan,
-    scalars: &mut Vec<(ScalarSubqueryResults, usize)>,
+    scalars: &[(ScalarSubqueryResults, usize)],
     max_rows: Option<usize>,
     is_root: bool,
     found: &mut Vec<Cut>,
 ) {
     if is_cut(plan, is_root) {
-        if let Some(texts) = TextKeys::of(plan) {
-            found.push(Cut { plan: Arc::clone(plan), scalars: scalars.clone(), max_rows, texts });
-        }
+        found.push(Cut::new(plan, scalars, max_rows));
         return;
     }
     let max_rows = match plan.downcast_ref::<GlobalLimitExec>() {
@@ -122,9 +106,8 @@ fn find(
         let is_root = is_root && i == 0 && keeps_root(plan);
         match scope.filter(|_| i == 0) {
             Some(scope) => {
-                scalars.push((scope.results().clone(), scope.subqueries().len()));
-                find(child, scalars, None, is_root, found);
-                scalars.pop();
+                let own = (scope.results().clone(), scope.subqueries().len());
+                find(child, &[scalars, &[own]].concat(), None, is_root, found);
             }
             None => find(child, scalars, max_rows, is_root, found),
         }
@@ -133,8 +116,8 @@ fn find(
 
 /// Returns whether a subtree gets tasks of its own. Below other nodes, it must return far fewer rows than it reads.
 fn is_cut(plan: &Plan, is_root: bool) -> bool {
-    let is_worth = does(plan, reduces) || is_root && does(plan, |plan| is_filter(plan) || is_join(plan));
-    is_worth && is_divided(plan) && TextKeys::of(plan).is_some()
+    let is_worth = does(plan, reduces) || is_root && does(plan, chooses);
+    is_worth && is_divided(plan)
 }
 
 /// Returns whether a node between the root and its first input only passes rows on, or computes on them.
@@ -231,18 +214,16 @@ fn reduces(plan: &Plan) -> bool {
     plan.is::<AggregateExec>() || plan.downcast_ref::<SortExec>().is_some_and(|sort| sort.fetch().is_some())
 }
 
-fn is_join(plan: &Plan) -> bool {
-    plan.is::<StepJoinExec>() || plan.is::<HashJoinExec>()
-}
-
-fn is_filter(plan: &Plan) -> bool {
+/// Returns whether a node is a join, a filter, or a scan that reads only some rows.
+fn chooses(plan: &Plan) -> bool {
     let of_scan = |config: &FileScanConfig| {
         let source = config.file_source().downcast_ref::<ParquetSource>();
         let mut files = config.file_groups.iter().flat_map(FileGroup::files);
         source.is_some_and(|source| source.filter().is_some())
             || files.any(|file| file.extension::<ParquetAccessPlan>().is_some())
     };
-    plan.is::<FilterExec>() || scan_of(plan).is_some_and(of_scan)
+    let is_join = plan.is::<StepJoinExec>() || plan.is::<HashJoinExec>();
+    is_join || plan.is::<FilterExec>() || scan_of(plan).is_some_and(of_scan)
 }
 
 /// Returns the number of rows of the scans' row groups.
@@ -267,9 +248,6 @@ pub(super) fn slice(plan: &Plan, partitions: &Range<usize>) -> DataFusionResult<
     for &i in inputs {
         children[i] = slice(&children[i], partitions)?;
     }
-    Arc::clone(plan).replace_children(children, recompute())
-}
-
-fn recompute() -> ReplaceChildrenOptions {
-    ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute)
+    let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+    Arc::clone(plan).replace_children(children, options)
 }

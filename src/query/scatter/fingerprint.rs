@@ -6,7 +6,7 @@ use datafusion::common::Result as DataFusionResult;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::physical_plan::parquet::ParquetAccessPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
-use datafusion::physical_plan::{DisplayFormatType, ExecutionPlan, ExecutionPlanProperties};
+use datafusion::physical_plan::{DisplayFormatType, ExecutionPlanProperties};
 use std::fmt::{self, Write};
 
 /// Returns a hash of all that the tasks of these cuts must have in common.
@@ -22,7 +22,8 @@ pub(super) fn fingerprint(cuts: &[Cut]) -> DataFusionResult<String> {
 fn describe(plan: &Plan, text: &mut String) -> DataFusionResult<()> {
     let num_partitions = plan.output_partitioning().partition_count();
     let order = plan.output_ordering().map(ToString::to_string);
-    let _ = writeln!(text, "{} partitions={num_partitions} order={order:?}", Verbose(plan.as_ref()));
+    let node = fmt::from_fn(|f| plan.fmt_as(DisplayFormatType::Verbose, f));
+    let _ = writeln!(text, "{node} partitions={num_partitions} order={order:?}");
     for field in plan.schema().fields() {
         let _ = writeln!(text, "  {} {} {}", field.name(), field.data_type(), field.is_nullable());
     }
@@ -42,12 +43,4 @@ fn describe(plan: &Plan, text: &mut String) -> DataFusionResult<()> {
         }
     }
     plan.children().into_iter().try_for_each(|child| describe(child, text))
-}
-
-struct Verbose<'a>(&'a dyn ExecutionPlan);
-
-impl fmt::Display for Verbose<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt_as(DisplayFormatType::Verbose, f)
-    }
 }

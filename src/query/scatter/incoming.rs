@@ -1,14 +1,11 @@
 //! The rows that tasks return, in place of a cut.
 
-use super::cut::{Cut, Plan};
+use super::cut::Plan;
 use super::message::{self, Blocks, read_rows};
-use super::task::{ResultHeader, TaskHeader, scalars_of};
+use super::task::{Divided, ResultHeader, TaskHeader, scalars_of};
 use crate::error::{ErrorKind, Result};
 use crate::query::engine::errors::{external, query_error};
-use crate::query::engine::limits::QueryLimits;
-use crate::query::engine::order::Execution;
-use crate::query::query::Query;
-use crate::query::tasks::{Engine, TaskCancel};
+use crate::query::tasks::TaskCancel;
 use crate::system::cancellation::CancellationToken;
 use crate::system::process::{ProcessId, lock};
 use crate::system::runtime::runtime;
@@ -31,14 +28,9 @@ use tracing::warn;
 
 /// The tasks of some cuts of one execution. Each starts when its rows are asked for, or shortly before.
 struct Tasks {
-    query: Query,
-    engine: Arc<dyn Engine>,
-    execution: Execution,
-    /// All cuts of the execution.
-    cuts: Arc<[Cut]>,
+    divided: Arc<Divided>,
     /// The header of the tasks, but for their index.
     header: TaskHeader,
-    limits: Arc<QueryLimits>,
     cancel: CancellationToken,
     state: Mutex<TasksState>,
     /// A task that runs here holds this lock.
@@ -51,7 +43,6 @@ struct TasksState {
     scalars: Option<RecordBatch>,
     started: HashMap<usize, Outcome>,
     running: HashMap<usize, TaskCancel>,
-    is_cancelled: bool,
 }
 
 type Outcome = Shared<BoxFuture<'static, Result<Arc<TaskRows>, Arc<DataFusionError>>>>;
@@ -74,16 +65,16 @@ impl Tasks {
     /// Returns the task that reads a partition of a cut.
     fn task_of(&self, cut: usize, partition: usize) -> usize {
         // It is the last one whose partitions begin there or before.
-        ((partition + 1) * self.header.num_tasks - 1) / self.cuts[cut].num_partitions()
+        ((partition + 1) * self.header.num_tasks - 1) / self.divided.cuts[cut].num_partitions()
     }
 
     /// Returns the rows of a task. Starts it and the next tasks, as many as the engine has workers.
     fn rows(self: &Arc<Tasks>, index: usize, context: &Arc<TaskContext>) -> DataFusionResult<Outcome> {
         let mut state = lock(&self.state);
         if state.scalars.is_none() {
-            state.scalars = scalars_of(&self.cuts, &self.header)?;
+            state.scalars = scalars_of(&self.divided.cuts, &self.header)?;
         }
-        let end = (index + 1).saturating_add(self.engine.num_workers()).min(self.header.num_tasks);
+        let end = (index + 1).saturating_add(self.divided.engine.num_workers()).min(self.header.num_tasks);
         for next in index..end {
             if !state.started.contains_key(&next) {
                 let outcome = Arc::clone(self).start(next, state.scalars.clone(), Arc::clone(context));
@@ -106,9 +97,9 @@ impl Tasks {
         let header = TaskHeader { index, ..self.header.clone() };
         let mut blocks = Blocks::default();
         if let Some(scalars) = scalars {
-            let mut row = blocks.rows(&scalars.schema())?;
+            let mut row = blocks.begin(&scalars.schema())?;
             row.write(&scalars)?;
-            blocks = row.finish()?;
+            blocks.end(row)?;
         }
         let task = blocks.with_header(&header).map_err(external)?;
         let (sender, receiver) = oneshot::channel();
@@ -118,15 +109,12 @@ impl Tasks {
             _ = sender.send(outcome.map_err(external).and_then(|bytes| TaskRows::of(bytes, &pool)));
         };
         // Starting a task may wait for the lock of an interpreter.
-        let engine = Arc::clone(&self.engine);
+        let engine = Arc::clone(&self.divided.engine);
         let started = tokio::task::spawn_blocking(move || engine.start(index, task, Box::new(done)));
         let running = started.await.map_err(|error| DataFusionError::External(error.into()))?.map_err(external)?;
-        let is_too_late = {
-            let mut state = lock(&self.state);
-            state.running.insert(index, running);
-            state.is_cancelled
-        };
-        if is_too_late {
+        lock(&self.state).running.insert(index, running);
+        if self.cancel.is_cancelled() {
+            // The query ended while the task started.
             let tasks = Arc::clone(&self);
             tokio::task::spawn_blocking(move || tasks.cancel());
         }
@@ -141,9 +129,9 @@ impl Tasks {
         warn!(target: "a2store::query", index, "a task runs here, because its worker planned the query differently");
         let tasks = Arc::clone(&self);
         let run = move || {
-            let Tasks { query, execution, cuts, limits, cancel, runs_here, .. } = &*tasks;
-            let _alone = lock(runs_here);
-            query.run_cuts(execution, cuts, &header, true, limits, cancel)
+            let Divided { query, execution, cuts, limits, .. } = &*tasks.divided;
+            let _alone = lock(&tasks.runs_here);
+            query.run_cuts(execution, cuts, &header, true, limits, &tasks.cancel)
         };
         let ran = tokio::task::spawn_blocking(run).await.map_err(|error| DataFusionError::External(error.into()))?;
         let rows = TaskRows::of(&ran.map_err(external)?, context.memory_pool())?;
@@ -153,11 +141,7 @@ impl Tasks {
     /// Cancels all tasks that have not ended.
     pub(super) fn cancel(&self) {
         self.cancel.cancel();
-        let running = {
-            let mut state = lock(&self.state);
-            state.is_cancelled = true;
-            std::mem::take(&mut state.running)
-        };
+        let running = std::mem::take(&mut lock(&self.state).running);
         running.into_values().for_each(|cancel| cancel());
     }
 }
@@ -188,21 +172,11 @@ impl fmt::Debug for Tasks {
 pub(super) struct TasksOfQuery(ManuallyDrop<Arc<Tasks>>, ProcessId);
 
 impl TasksOfQuery {
-    pub(super) fn new(
-        query: &Query,
-        engine: &Arc<dyn Engine>,
-        execution: &Execution,
-        cuts: &Arc<[Cut]>,
-        header: TaskHeader,
-        limits: &Arc<QueryLimits>,
-    ) -> TasksOfQuery {
+    /// Returns the tasks for some of the cuts.
+    pub(super) fn new(divided: &Arc<Divided>, cuts: Vec<usize>) -> TasksOfQuery {
         let tasks = Tasks {
-            query: query.here(),
-            engine: Arc::clone(engine),
-            execution: execution.clone(),
-            cuts: Arc::clone(cuts),
-            header,
-            limits: Arc::clone(limits),
+            divided: Arc::clone(divided),
+            header: TaskHeader { cuts, ..divided.header.clone() },
             cancel: CancellationToken::new(),
             state: Mutex::default(),
             runs_here: Mutex::default(),
@@ -212,7 +186,7 @@ impl TasksOfQuery {
 
     /// Runs tasks that write files, and returns the number of rows.
     pub(super) async fn written(self) -> Result<u64> {
-        let (context, mut num_rows) = (Arc::clone(&self.0.execution.context), 0);
+        let (context, mut num_rows) = (Arc::clone(&self.0.divided.execution.context), 0);
         for index in 0..self.0.header.num_tasks {
             let outcome = self.0.rows(index, &context).map_err(query_error)?;
             num_rows += outcome.await.map_err(|error| query_error(DataFusionError::Shared(error)))?.num_written;
@@ -248,19 +222,20 @@ pub(super) struct TasksExec {
 impl TasksExec {
     /// Returns a leaf for each cut that the tasks run, with its number. When the last one and the streams of all of them
     /// are dropped, tasks are cancelled.
-    pub(super) fn of(tasks: TasksOfQuery) -> impl Iterator<Item = (usize, Plan)> {
+    pub(super) fn of(tasks: TasksOfQuery) -> Vec<(usize, Plan)> {
         let tasks = Arc::new(tasks);
         let leaf = |&cut: &usize| {
-            let plan = Arc::clone(&tasks.0.cuts[cut].plan);
+            let plan = Arc::clone(&tasks.0.divided.cuts[cut].plan);
             (cut, Arc::new(TasksExec { tasks: Arc::clone(&tasks), cut, plan }) as Plan)
         };
-        tasks.0.header.cuts.iter().map(leaf).collect::<Vec<_>>().into_iter()
+        tasks.0.header.cuts.iter().map(leaf).collect()
     }
 }
 
 impl DisplayAs for TasksExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TasksExec: tasks={}, engine={}", self.tasks.0.header.num_tasks, self.tasks.0.engine.name())
+        let Tasks { divided, header, .. } = &**self.tasks.0;
+        write!(f, "TasksExec: tasks={}, engine={}", header.num_tasks, divided.engine.name())
     }
 }
 
@@ -305,7 +280,7 @@ impl ExecutionPlan for TasksExec {
                 // The memory is held until the last batch is decoded.
                 let _ = &memory;
                 let texts = rows.texts.get(cut).map_or(&[][..], Vec::as_slice);
-                Ok(guard.0.cuts[cut].texts.renumbered(&batch?, texts)?)
+                Ok(guard.0.divided.cuts[cut].texts.renumbered(&batch?, texts)?)
             };
             Ok::<_, DataFusionError>(futures::stream::iter(read_rows(bytes)?.map(renumbered)))
         };

@@ -13,6 +13,9 @@ use std::io::Cursor;
 /// The level at which rows are compressed.
 const ZSTD_LEVEL: i32 = 1;
 
+/// A block of rows: a compressed Arrow IPC stream, written batch by batch to the bytes of the message.
+pub(super) type RowWriter = StreamWriter<zstd::Encoder<'static, Vec<u8>>>;
+
 /// The blocks of a message that is being made, one after the other.
 #[derive(Default)]
 pub(super) struct Blocks {
@@ -21,10 +24,15 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// Begins a block of rows, which [`RowWriter::finish`] ends.
-    pub(super) fn rows(self, schema: &Schema) -> Result<RowWriter, ArrowError> {
-        let compressed = zstd::Encoder::new(self.bytes, ZSTD_LEVEL)?;
-        Ok(RowWriter { ends: self.ends, writer: StreamWriter::try_new(compressed, schema)? })
+    /// Begins a block of rows, which [`end`](Blocks::end) ends.
+    pub(super) fn begin(&mut self, schema: &Schema) -> Result<RowWriter, ArrowError> {
+        StreamWriter::try_new(zstd::Encoder::new(std::mem::take(&mut self.bytes), ZSTD_LEVEL)?, schema)
+    }
+
+    pub(super) fn end(&mut self, rows: RowWriter) -> Result<(), ArrowError> {
+        self.bytes = rows.into_inner()?.finish()?;
+        self.ends.push(self.bytes.len());
+        Ok(())
     }
 
     /// Adds the header with the ends of the blocks, and the length of the header.
@@ -47,29 +55,6 @@ pub(super) fn parse<H: DeserializeOwned>(bytes: &[u8]) -> Result<(H, Vec<&[u8]>)
     let starts = std::iter::once(0).chain(ends.iter().copied());
     let blocks = starts.zip(&ends).map(|(from, &to)| rest[..start].get(from..to).ok_or_else(cut_short));
     Ok((header, blocks.collect::<Result<_>>()?))
-}
-
-/// A block of rows: a compressed Arrow IPC stream, written batch by batch.
-pub(super) struct RowWriter {
-    ends: Vec<usize>,
-    writer: StreamWriter<zstd::Encoder<'static, Vec<u8>>>,
-}
-
-impl RowWriter {
-    pub(super) fn write(&mut self, batch: &RecordBatch) -> Result<(), ArrowError> {
-        self.writer.write(batch)
-    }
-
-    /// Returns the number of bytes of the message so far.
-    pub(super) fn num_bytes(&self) -> usize {
-        self.writer.get_ref().get_ref().len()
-    }
-
-    pub(super) fn finish(mut self) -> Result<Blocks, ArrowError> {
-        let bytes = self.writer.into_inner()?.finish()?;
-        self.ends.push(bytes.len());
-        Ok(Blocks { bytes, ends: self.ends })
-    }
 }
 
 /// Reads a block of rows, batch by batch.

@@ -34,11 +34,12 @@ use crate::query::scan::archive_table::check_files;
 use crate::query::tasks::{Cluster, Division};
 use crate::system::cancellation::CancellationToken;
 use crate::system::runtime::block_on_unless;
-use cut::{Cut, Plan, num_rows, replaced, whole};
+use cut::{Cut, Plan, num_rows, whole};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use incoming::{TasksExec, TasksOfQuery};
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::sync::Arc;
-use task::TaskHeader;
+use task::{Divided, TaskHeader};
 
 /// The least number of rows that a task reads, unless the caller chose the number of tasks. One core reads them in about
 /// as much time as an engine on a network needs to start a task.
@@ -52,7 +53,7 @@ impl Query {
         cancel: &CancellationToken,
     ) -> Result<(Execution, Option<String>)> {
         let why = match self.cluster.as_ref().map(|cluster| divided(self, cluster, None, limits, cancel)).transpose()? {
-            Some(Ok(divided)) => return Ok((divided.into_execution(limits)?, None)),
+            Some(Ok(divided)) => return Ok((with_tasks(&divided)?, None)),
             Some(Err(why)) => Some(why),
             None => None,
         };
@@ -69,29 +70,19 @@ impl Query {
     ) -> Result<Option<u64>> {
         let Some(cluster) = self.cluster.as_ref().filter(|_| !limits.count_rows()) else { return Ok(None) };
         let Ok(divided) = divided(self, cluster, Some(files), limits, cancel)? else { return Ok(None) };
-        let writing = divided.tasks(vec![0], limits).written();
+        let writing = TasksOfQuery::new(&divided, vec![0]).written();
         block_on_unless(writing, || limits.check(cancel)).map(Some)
     }
 }
 
-/// A plan with its cuts.
-struct Divided<'a> {
-    query: &'a Query,
-    cluster: &'a Cluster,
-    execution: Execution,
-    cuts: Arc<[Cut]>,
-    /// The header of all tasks.
-    header: TaskHeader,
-}
-
 /// Plans a query in tasks, which write the files if there are some, or returns why it is not divided.
-fn divided<'a>(
-    query: &'a Query,
-    cluster: &'a Cluster,
+fn divided(
+    query: &Query,
+    cluster: &Cluster,
     files: Option<&OutputFiles>,
-    limits: &QueryLimits,
+    limits: &Arc<QueryLimits>,
     cancel: &CancellationToken,
-) -> Result<Result<Divided<'a>, String>> {
+) -> Result<Result<Arc<Divided>, String>> {
     let here = |why: &str| Ok(Err(why.to_owned()));
     if query.is_volatile()? {
         return here("it uses random numbers or the time");
@@ -113,19 +104,13 @@ fn divided<'a>(
     let execution = query.planned(Some(division), limits, cancel)?;
     let cuts = header.cuts_in(&execution);
     let Some(num_partitions) = cuts.iter().map(Cut::num_partitions).max() else {
-        let writes = if files.is_none() && !limits.count_rows() && whole(&execution).is_some() {
-            "; tasks can write its rows to a folder of files"
-        } else {
-            ""
-        };
+        let can_write = files.is_none() && !limits.count_rows() && whole(&execution).is_some();
+        let writes = if can_write { "; tasks can write its rows to a folder of files" } else { "" };
         let why = "no part of its plan works on row groups one by one, and returns less than it reads";
         return here(&format!("{why}{writes}"));
     };
     let num_rows: usize = cuts.iter().map(|cut| num_rows(&cut.plan)).sum();
-    let num_tasks = match cluster.num_tasks {
-        Some(num_tasks) => num_tasks,
-        None => most.min(num_rows / MIN_TASK_ROWS),
-    };
+    let num_tasks = cluster.num_tasks.unwrap_or(most.min(num_rows / MIN_TASK_ROWS));
     if cluster.num_tasks.is_none() && num_tasks < 2 {
         return here(&format!("it reads too few rows to be worth tasks ({num_rows}); `tasks` forces them"));
     }
@@ -135,27 +120,27 @@ fn divided<'a>(
     }
     header.num_tasks = num_tasks.clamp(1, num_partitions);
     header.fingerprint = fingerprint::fingerprint(&cuts).map_err(query_error)?;
-    Ok(Ok(Divided { query, cluster, execution, cuts: cuts.into(), header }))
+    let (query, engine, limits) = (query.here(), Arc::clone(&cluster.engine), Arc::clone(limits));
+    Ok(Ok(Arc::new(Divided { query, engine, execution, cuts, header, limits })))
 }
 
-impl Divided<'_> {
-    /// Returns the tasks for some of the cuts.
-    fn tasks(&self, cuts: Vec<usize>, limits: &Arc<QueryLimits>) -> TasksOfQuery {
-        let header = TaskHeader { cuts, ..self.header.clone() };
-        TasksOfQuery::new(self.query, &self.cluster.engine, &self.execution, &self.cuts, header, limits)
-    }
-
-    /// Puts the rows of tasks in place of the cuts.
-    fn into_execution(self, limits: &Arc<QueryLimits>) -> Result<Execution> {
-        let mut leaves: BTreeMap<usize, Plan> = BTreeMap::new();
-        for (number, cut) in self.cuts.iter().enumerate() {
-            if !leaves.contains_key(&number) {
-                let together = (number..self.cuts.len()).filter(|&other| self.cuts[other].starts_with(cut)).collect();
-                leaves.extend(TasksExec::of(self.tasks(together, limits)));
-            }
+/// Puts the rows of tasks in place of the cuts.
+fn with_tasks(divided: &Arc<Divided>) -> Result<Execution> {
+    let Divided { query, execution, cuts, .. } = &**divided;
+    let mut leaves: HashMap<usize, Plan> = HashMap::new();
+    for (number, cut) in cuts.iter().enumerate() {
+        if !leaves.contains_key(&number) {
+            let together = (number..cuts.len()).filter(|&other| cuts[other].starts_with(cut)).collect();
+            leaves.extend(TasksExec::of(TasksOfQuery::new(divided, together)));
         }
-        let plan = replaced(&self.execution.plan, true, &mut leaves.into_values()).map_err(query_error)?;
-        check_files(self.query.archive(), &plan, &|node| node.is::<TasksExec>())?;
-        Ok(Execution { plan, ..self.execution })
     }
+    let replaced = Arc::clone(&execution.plan).transform_down(|node| {
+        Ok(match cuts.iter().position(|cut| Arc::ptr_eq(&cut.plan, &node)) {
+            Some(number) => Transformed::new(Arc::clone(&leaves[&number]), true, TreeNodeRecursion::Jump),
+            None => Transformed::no(node),
+        })
+    });
+    let plan = replaced.map_err(query_error)?.data;
+    check_files(query.archive(), &plan, &|node| node.is::<TasksExec>())?;
+    Ok(Execution { plan, ..execution.clone() })
 }

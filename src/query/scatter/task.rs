@@ -11,10 +11,9 @@ use crate::query::output::result_files::OutputFiles;
 use crate::query::query::Query;
 use crate::query::scan::archive_table::check_files;
 use crate::query::scan::partition::Partition;
-use crate::query::tasks::{Change, Division};
+use crate::query::tasks::{Change, Division, Engine};
 use crate::system::cancellation::CancellationToken;
 use arrow::array::{ArrayRef, RecordBatch};
-use arrow::datatypes::{Field, Schema};
 use datafusion::common::{Result as DataFusionResult, ScalarValue, internal_datafusion_err};
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::logical_expr::physical_planning_context::{ScalarSubqueryResults, SubqueryIndex};
@@ -44,6 +43,18 @@ pub(super) struct TaskHeader {
     pub(super) fingerprint: String,
     /// The files that the tasks write. If there are any, the only cut is the whole plan.
     pub(super) files: Option<OutputFiles>,
+}
+
+/// A plan with its cuts, and what their tasks have in common.
+pub(super) struct Divided {
+    /// The query, run by this process.
+    pub(super) query: Query,
+    pub(super) engine: Arc<dyn Engine>,
+    pub(super) execution: Execution,
+    pub(super) cuts: Vec<Cut>,
+    /// The header of the tasks, but for their cuts and their index.
+    pub(super) header: TaskHeader,
+    pub(super) limits: Arc<QueryLimits>,
 }
 
 /// The header of a result's message. Its blocks are the rows of the parts.
@@ -142,7 +153,7 @@ impl Query {
                     running.push_back(Partition::start(&plan, &execution.context, Some(at), Partition::AHEAD)?);
                 }
                 let Some(mut running) = running.pop_front() else { break };
-                let mut rows = blocks.rows(&plan.schema()).map_err(arrow)?;
+                let mut rows = blocks.begin(&plan.schema()).map_err(arrow)?;
                 let mut rest = cut.max_rows.unwrap_or(usize::MAX);
                 while rest > 0
                     && let Some(batch) = running.next(|| limits.check(cancel))?
@@ -151,10 +162,10 @@ impl Query {
                     rest -= batch.num_rows();
                     rows.write(&batch).map_err(arrow)?;
                     // The engine gets a copy.
-                    memory.try_resize(2 * rows.num_bytes()).map_err(query_error)?;
+                    memory.try_resize(2 * rows.get_ref().get_ref().len()).map_err(query_error)?;
                 }
                 result.parts.push((i, partition));
-                blocks = rows.finish().map_err(arrow)?;
+                blocks.end(rows).map_err(arrow)?;
             }
         }
         result.texts = cuts.iter().map(|cut| cut.texts.texts()).collect();
@@ -175,9 +186,8 @@ pub(super) fn scalars_of(cuts: &[Cut], header: &TaskHeader) -> DataFusionResult<
     if columns.is_empty() {
         return Ok(None);
     }
-    let fields = columns.iter().map(|column| Field::new("value", column.data_type().clone(), true));
-    let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-    Ok(Some(RecordBatch::try_new(schema, columns)?))
+    let columns = columns.into_iter().map(|column| ("value", column, true));
+    Ok(Some(RecordBatch::try_from_iter_with_nullable(columns)?))
 }
 
 /// Sets the values of the scalar subqueries around the cuts.

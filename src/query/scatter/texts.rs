@@ -5,7 +5,6 @@ use crate::query::rewrites::{KeyBits, OpaqueExec, TextDictionary};
 use arrow::array::{ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{UInt32Type, UInt64Type};
 use arrow::error::ArrowError;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
@@ -20,41 +19,29 @@ pub(super) struct TextKeys {
 }
 
 impl TextKeys {
-    /// Returns the numbers of texts that a subtree returns; `None` if it uses some in another way.
-    pub(super) fn of(plan: &Arc<dyn ExecutionPlan>) -> Option<TextKeys> {
+    /// Returns the numbers of texts that a subtree returns. Only the keys of an aggregate are numbers of texts, and all
+    /// keys of an aggregate have the same dictionary.
+    pub(super) fn of(mut plan: &Arc<dyn ExecutionPlan>) -> TextKeys {
+        // Only nodes that return their input unchanged may be above the aggregate.
+        while plan.is::<OpaqueExec>()
+            && let Some(input) = plan.children().first().copied()
+        {
+            plan = input;
+        }
         let mut keys = TextKeys::default();
-        let mut node = plan;
-        let aggregate = loop {
-            match node.downcast_ref::<AggregateExec>() {
-                Some(aggregate) => break Some(aggregate),
-                // Only nodes that return their input unchanged may be above the aggregate.
-                None if node.is::<OpaqueExec>() => node = node.children().first().copied()?,
-                None => break None,
-            }
-        };
+        let aggregate = plan.downcast_ref::<AggregateExec>();
         for (i, (expr, _)) in aggregate.iter().flat_map(|node| node.group_expr().expr()).enumerate() {
-            if let Some(dictionary) = data::<TextDictionary>(expr) {
-                keys.add(dictionary, i, None)?;
-            }
             let bits = data::<Vec<KeyBits>>(expr).unwrap_or_default();
             let args = expr.downcast_ref::<ScalarFunctionExpr>().map(ScalarFunctionExpr::args).unwrap_or_default();
-            for (bits, arg) in bits.iter().zip(args) {
-                if let Some(dictionary) = data::<TextDictionary>(arg) {
-                    keys.add(dictionary, i, Some(bits.clone()))?;
+            let packed = bits.iter().cloned().map(Some).zip(args);
+            for (bits, key) in std::iter::once((None, expr)).chain(packed) {
+                if let Some(dictionary) = data::<TextDictionary>(key) {
+                    keys.dictionary = Some(dictionary);
+                    keys.columns.push((i, bits));
                 }
             }
         }
-        (num_numbered(plan) == keys.columns.len()).then_some(keys)
-    }
-
-    /// Adds a column; `None` if it has another dictionary than the others.
-    fn add(&mut self, dictionary: Arc<TextDictionary>, column: usize, bits: Option<KeyBits>) -> Option<()> {
-        if self.dictionary.as_ref().is_some_and(|own| !Arc::ptr_eq(own, &dictionary)) {
-            return None;
-        }
-        self.dictionary = Some(dictionary);
-        self.columns.push((column, bits));
-        Some(())
+        keys
     }
 
     /// Returns all texts so far, in the order of their numbers.
@@ -90,18 +77,4 @@ impl TextKeys {
 fn data<T: Send + Sync + 'static>(expr: &Arc<dyn PhysicalExpr>) -> Option<Arc<T>> {
     let call = expr.downcast_ref::<ScalarFunctionExpr>()?;
     call.fun().inner().downcast_ref::<PlanFunction>()?.data()
-}
-
-/// Returns the number of calls in a subtree that number texts.
-fn num_numbered(plan: &Arc<dyn ExecutionPlan>) -> usize {
-    let mut count = 0;
-    let visited = plan.apply_expressions(&mut |expr| {
-        expr.apply(|expr| {
-            count += usize::from(data::<TextDictionary>(expr).is_some());
-            Ok(TreeNodeRecursion::Continue)
-        })
-    });
-    // An error could hide a call, so the subtree must not be cut.
-    let own = visited.map_or(usize::MAX, |_| count);
-    plan.children().into_iter().fold(own, |sum, child| sum.saturating_add(num_numbered(child)))
 }

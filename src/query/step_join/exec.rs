@@ -1,6 +1,6 @@
 //! The plan node of a join by run and step.
 
-use super::joined_rows::{JoinedRows, Side};
+use super::joined_rows::JoinedRows;
 use super::stream::{JoinState, SortedInput};
 use arrow::compute::SortOptions;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -9,6 +9,7 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{EquivalenceProperties, LexOrdering, Partitioning, PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::joins::utils::ColumnIndex;
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties};
@@ -53,17 +54,16 @@ impl StepJoinExec {
 
     /// Returns the column of the probe side that a column of the result copies.
     pub(super) fn probe_column(&self, column: usize) -> Option<usize> {
-        match self.rows.columns.get(column) {
-            Some(&(Side::Probe, i)) => Some(i),
-            _ => None,
-        }
+        let column = self.rows.columns.get(column)?;
+        (column.side == self.rows.probe_side).then_some(column.index)
     }
 }
 
 /// Returns the order of the result.
 fn equivalences(rows: &JoinedRows, keys: [usize; 2]) -> DataFusionResult<EquivalenceProperties> {
-    let sort_key = |key: usize| {
-        let at = rows.columns.iter().position(|&column| column == (Side::Probe, key))?;
+    let sort_key = |index: usize| {
+        let key = ColumnIndex { index, side: rows.probe_side };
+        let at = rows.columns.iter().position(|column| *column == key)?;
         let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(rows.schema.field(at).name(), at));
         Some(PhysicalSortExpr::new(column, SortOptions { descending: false, nulls_first: false }))
     };
@@ -78,7 +78,7 @@ impl DisplayAs for StepJoinExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "StepJoinExec: kind={:?}", self.rows.kind)?;
         for condition in &self.rows.conditions {
-            write!(f, ", {}", condition.expr)?;
+            write!(f, ", {}", condition.expression())?;
         }
         Ok(())
     }
@@ -113,7 +113,7 @@ impl ExecutionPlan for StepJoinExec {
     ) -> DataFusionResult<TreeNodeRecursion> {
         let mut next = TreeNodeRecursion::Continue;
         for condition in &self.rows.conditions {
-            next = next.visit_sibling(|| visit(&condition.expr))?;
+            next = next.visit_sibling(|| visit(condition.expression()))?;
         }
         Ok(next)
     }

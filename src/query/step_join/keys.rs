@@ -30,19 +30,12 @@ fn first_descent(keys: &[u64], before: Option<u64>) -> Option<(u64, u64)> {
     keys.iter().zip(keys.iter().skip(1)).map(|(&before, &key)| (before, key)).find(|(before, key)| before >= key)
 }
 
-/// The pairs of rows with equal keys, as positions on both sides.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Pairs {
-    /// Rows that follow each other on both sides.
-    Slices { probe: Range<usize>, build: Range<usize> },
-    /// Single rows, ascending.
-    Rows { probe: Vec<u32>, build: Vec<u32> },
-}
-
-/// Returns the pairs of equal keys of two ascending lists.
-pub(super) fn pairs(probe: &[u64], build: &[u64]) -> Pairs {
+/// Returns the pairs of equal keys of two ascending lists, as positions on both sides.
+pub(super) fn pairs(probe: &[u64], build: &[u64]) -> (Vec<u32>, Vec<u32>) {
+    // Batches have far fewer than 2^32 rows.
     if probe == build {
-        return Pairs::Slices { probe: 0..probe.len(), build: 0..build.len() };
+        let rows: Vec<u32> = (0..probe.len() as u32).collect();
+        return (rows.clone(), rows);
     }
     let (mut probe_rows, mut build_rows) = (Vec::new(), Vec::new());
     let mut at = 0;
@@ -54,21 +47,17 @@ pub(super) fn pairs(probe: &[u64], build: &[u64]) -> Pairs {
             None => break,
             Some(&found) if found == key => {
                 probe_rows.push(row);
-                // Batches have far fewer than 2^32 rows.
                 build_rows.push(at as u32);
                 at += 1;
             }
             Some(_) => {}
         }
     }
-    if let (Some(probe), Some(build)) = (slice(&probe_rows), slice(&build_rows)) {
-        return Pairs::Slices { probe, build };
-    }
-    Pairs::Rows { probe: probe_rows, build: build_rows }
+    (probe_rows, build_rows)
 }
 
 /// Returns the range of positions that follow each other; `None` if there is a gap.
-fn slice(rows: &[u32]) -> Option<Range<usize>> {
+pub(super) fn slice(rows: &[u32]) -> Option<Range<usize>> {
     let (Some(&first), Some(&last)) = (rows.first(), rows.last()) else { return Some(0..0) };
     ((last - first) as usize + 1 == rows.len()).then(|| first as usize..last as usize + 1)
 }
@@ -81,15 +70,6 @@ mod tests {
     use proptest::prelude::*;
     use std::sync::Arc;
 
-    fn listed(pairs: &Pairs) -> Vec<(usize, usize)> {
-        match pairs {
-            Pairs::Slices { probe, build } => probe.clone().zip(build.clone()).collect(),
-            Pairs::Rows { probe, build } => {
-                probe.iter().zip(build).map(|(&probe, &build)| (probe as usize, build as usize)).collect()
-            }
-        }
-    }
-
     proptest! {
         #[test]
         fn pairs_are_those_of_two_loops(probe in btree_set(0_u64..200, 0..80), build in btree_set(0_u64..200, 0..80)) {
@@ -98,11 +78,12 @@ mod tests {
             for (i, a) in probe.iter().enumerate() {
                 for (j, b) in build.iter().enumerate() {
                     if a == b {
-                        expected.push((i, j));
+                        expected.push((i as u32, j as u32));
                     }
                 }
             }
-            prop_assert_eq!(listed(&pairs(&probe, &build)), expected);
+            let expected: (Vec<u32>, Vec<u32>) = expected.into_iter().unzip();
+            prop_assert_eq!(pairs(&probe, &build), expected);
         }
     }
 
@@ -127,10 +108,14 @@ mod tests {
     }
 
     #[test]
-    fn equal_keys_are_slices() {
-        assert_eq!(pairs(&[1, 2, 3], &[1, 2, 3]), Pairs::Slices { probe: 0..3, build: 0..3 });
-        assert_eq!(pairs(&[1, 2, 3], &[2, 3, 4]), Pairs::Slices { probe: 1..3, build: 0..2 });
-        assert_eq!(pairs(&[1, 2, 3], &[1, 3]), Pairs::Rows { probe: vec![0, 2], build: vec![0, 1] });
-        assert_eq!(listed(&pairs(&[1, 2], &[3])), []);
+    fn pairs_that_follow_each_other_are_slices() {
+        let slices = |probe: &[u64], build: &[u64]| {
+            let (probe, build) = pairs(probe, build);
+            (slice(&probe), slice(&build))
+        };
+        assert_eq!(slices(&[1, 2, 3], &[1, 2, 3]), (Some(0..3), Some(0..3)));
+        assert_eq!(slices(&[1, 2, 3], &[2, 3, 4]), (Some(1..3), Some(0..2)));
+        assert_eq!(slices(&[1, 2, 3], &[1, 3]), (None, Some(0..2)));
+        assert_eq!(slices(&[1, 2], &[3]), (Some(0..0), Some(0..0)));
     }
 }

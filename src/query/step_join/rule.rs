@@ -1,7 +1,7 @@
 //! The optimizer rule that replaces hash joins by joins by run and step.
 
 use super::exec::StepJoinExec;
-use super::joined_rows::{JoinKind, JoinedRows, MatchCondition, Side};
+use super::joined_rows::JoinedRows;
 use super::sorted_scan::{SortedScan, index_of};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -12,7 +12,7 @@ use datafusion::physical_expr::expressions::BinaryExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::HashJoinExec;
-use datafusion::physical_plan::joins::utils::{ColumnIndex, build_join_schema};
+use datafusion::physical_plan::joins::utils::{JoinFilter, build_join_schema};
 use std::sync::Arc;
 
 /// Replaces hash joins of sorted scans by run and step. Must run before the rule that distributes rows over partitions.
@@ -51,30 +51,21 @@ fn by_steps(join: &HashJoinExec, partitions: usize) -> DataFusionResult<Option<S
         return Ok(None);
     };
     // The other side must be cut at the runs of the probe side.
-    let (kind, probe_side) = match join.join_type() {
-        JoinType::Inner if left.is_cut => (JoinKind::Inner, JoinSide::Left),
-        JoinType::Inner if right.is_cut => (JoinKind::Inner, JoinSide::Right),
-        JoinType::Inner if left.num_rows() >= right.num_rows() => (JoinKind::Inner, JoinSide::Left),
-        JoinType::Inner => (JoinKind::Inner, JoinSide::Right),
-        JoinType::Left => (JoinKind::Outer, JoinSide::Left),
-        JoinType::Right => (JoinKind::Outer, JoinSide::Right),
-        JoinType::LeftSemi => (JoinKind::Semi, JoinSide::Left),
-        JoinType::RightSemi => (JoinKind::Semi, JoinSide::Right),
-        JoinType::LeftAnti if !join.null_aware => (JoinKind::Anti, JoinSide::Left),
-        JoinType::RightAnti if !join.null_aware => (JoinKind::Anti, JoinSide::Right),
+    let is_left = match join.join_type() {
+        JoinType::Inner if left.is_cut || right.is_cut => left.is_cut,
+        JoinType::Inner => left.num_rows() >= right.num_rows(),
+        JoinType::Left | JoinType::LeftSemi => true,
+        JoinType::Right | JoinType::RightSemi => false,
+        JoinType::LeftAnti if !join.null_aware => true,
+        JoinType::RightAnti if !join.null_aware => false,
         _ => return Ok(None),
     };
     // A division for tasks has more partitions than this process has threads.
     let partitions = partitions.max(left.num_groups()).max(right.num_groups());
-    let is_left = probe_side == JoinSide::Left;
     let (probe, build) = if is_left { (left, right) } else { (right, left) };
     if build.is_cut || join.fetch().is_some() {
         return Ok(None);
     }
-    let side = |side: JoinSide| if side == probe_side { Side::Probe } else { Side::Build };
-    let of_sides = |columns: &[ColumnIndex]| -> Vec<(Side, usize)> {
-        columns.iter().map(|column| (side(column.side), column.index)).collect()
-    };
     let (left_schema, right_schema) = (join.left().schema(), join.right().schema());
     let (both, both_columns) = build_join_schema(&left_schema, &right_schema, &JoinType::Inner);
     let both = Arc::new(both);
@@ -93,22 +84,22 @@ fn by_steps(join: &HashJoinExec, partitions: usize) -> DataFusionResult<Option<S
             _ => {
                 let of_right = add_offset_to_expr(Arc::clone(of_right), left_schema.fields().len() as isize)?;
                 let expr = Arc::new(BinaryExpr::new(Arc::clone(of_left), equal, of_right));
-                let (columns, schema) = (of_sides(&both_columns), Arc::clone(&both));
-                conditions.push(MatchCondition { expr, columns, schema });
+                conditions.push(JoinFilter::new(expr, both_columns.clone(), Arc::clone(&both)));
             }
         }
     }
     let [Some(run), Some(step)] = keys else { return Ok(None) };
-    if let Some(filter) = join.filter() {
-        let (expr, schema) = (Arc::clone(filter.expression()), Arc::clone(filter.schema()));
-        conditions.push(MatchCondition { expr, columns: of_sides(filter.column_indices()), schema });
-    }
-    let columns = of_sides(&build_join_schema(&left_schema, &right_schema, join.join_type()).1);
+    conditions.extend(join.filter().cloned());
+    let columns = build_join_schema(&left_schema, &right_schema, join.join_type()).1;
     let columns = match &join.projection {
-        Some(chosen) => chosen.iter().map(|&i| columns[i]).collect(),
+        Some(chosen) => chosen.iter().map(|&i| columns[i].clone()).collect(),
         None => columns,
     };
-    let rows = JoinedRows { kind, conditions, columns, schema: join.schema() };
+    let (kind, probe_side) = match is_left {
+        true => (*join.join_type(), JoinSide::Left),
+        false => (join.join_type().swap(), JoinSide::Right),
+    };
+    let rows = JoinedRows { kind, probe_side, conditions, columns, schema: join.schema() };
     // For pairs, the probe side needs only the runs of the build side.
     let probe = probe.cut(partitions, rows.returns_pairs_only().then_some(&build))?;
     let build = build.cut_at(&probe.run_ids)?;

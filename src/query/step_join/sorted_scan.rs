@@ -87,17 +87,12 @@ impl<'a> SortedScan<'a> {
             let (Some(next), Some(input)) = (input_column(node, column), below(node)) else { return false };
             (column, node) = (next, input);
         }
-        let field_is = |schema: &arrow::datatypes::Schema, i: usize| {
-            schema.fields().get(i).is_some_and(|field| field.name() == name)
+        let stored = match self.config.file_source().projection() {
+            Some(projection) => projection.as_ref().get(column).and_then(|projected| index_of(&projected.expr)),
+            None => Some(column),
         };
-        match self.config.file_source().projection() {
-            Some(projection) => projection
-                .as_ref()
-                .get(column)
-                .and_then(|projected| index_of(&projected.expr))
-                .is_some_and(|i| field_is(self.config.file_schema(), i)),
-            None => field_is(self.config.file_schema(), column),
-        }
+        let field = stored.and_then(|stored| self.config.file_schema().fields().get(stored));
+        field.is_some_and(|field| field.name() == name)
     }
 
     fn parts(&self) -> impl Iterator<Item = (&'a PartitionedFile, RunIds)> {

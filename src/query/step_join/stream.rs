@@ -7,6 +7,7 @@ use datafusion::common::Result as DataFusionResult;
 use datafusion::physical_plan::SendableRecordBatchStream;
 use datafusion::physical_plan::metrics::BaselineMetrics;
 use futures::StreamExt;
+use futures::stream::Fuse;
 use std::sync::Arc;
 
 /// The state of a join of two partitions.
@@ -33,7 +34,7 @@ impl JoinState {
                 return Ok(None);
             } else {
                 let (probe, _) = self.probe.take_to(u64::MAX);
-                self.rows.join((&probe, &[]), (&RecordBatch::new_empty(self.build.stream.schema()), &[]))?
+                self.rows.join((&probe, &[]), (&self.build.batch.slice(0, 0), &[]))?
             };
             timer.done();
             if joined.num_rows() > 0 {
@@ -47,33 +48,25 @@ impl JoinState {
 
 /// One input of a join, with the rest of its current batch.
 pub(super) struct SortedInput {
-    stream: SendableRecordBatchStream,
+    stream: Fuse<SendableRecordBatchStream>,
     key_columns: [usize; 2],
     batch: RecordBatch,
     /// The keys of the whole batch.
     keys: Vec<u64>,
     /// The number of rows of the batch that were taken.
     taken: usize,
-    /// Whether the stream has ended.
-    is_done: bool,
 }
 
 impl SortedInput {
     pub(super) fn new(stream: SendableRecordBatchStream, key_columns: [usize; 2]) -> SortedInput {
         let batch = RecordBatch::new_empty(stream.schema());
-        SortedInput { stream, key_columns, batch, keys: Vec::new(), taken: 0, is_done: false }
+        SortedInput { stream: stream.fuse(), key_columns, batch, keys: Vec::new(), taken: 0 }
     }
 
     /// Reads the next batch if the current one is used up. Returns whether there are rows.
     async fn fill(&mut self) -> DataFusionResult<bool> {
         while self.taken == self.keys.len() {
-            if self.is_done {
-                return Ok(false);
-            }
-            let Some(batch) = self.stream.next().await.transpose()? else {
-                self.is_done = true;
-                continue;
-            };
+            let Some(batch) = self.stream.next().await.transpose()? else { return Ok(false) };
             if batch.num_rows() == 0 {
                 continue;
             }
