@@ -304,7 +304,7 @@ impl PyRun {
         }
         needed(py, "pillow", "to_gif")?;
         let boards: Vec<_> = boards.into_iter().map(|board| PyBytes::new(py, &board.exps())).collect();
-        let colors = |exp| (Palette::Classic.background(exp).hex(), Palette::text(exp).hex());
+        let colors = |exp| (Palette::Classic.background(exp), Palette::text(exp));
         let colors: Vec<_> = (0..=16).map(colors).collect();
         let gif = py.import("a2store._pictures")?.call_method1("animated_gif", (boards, colors, GIF_SIZE, seconds))?;
         let gif: &[u8] = gif.cast::<PyBytes>()?.as_bytes();
