@@ -5,8 +5,8 @@ use super::packed::Board;
 
 /// A symmetry of the square. Rotations are clockwise.
 ///
-/// [`Symmetry::apply`] moves the tiles and [`Symmetry::apply_to_move`] maps the direction, so that slides and
-/// symmetries commute: `s.apply(board.slide(m)) == s.apply(board).slide(s.apply_to_move(m))`.
+/// [`Board::transform`] moves the tiles and [`Symmetry::apply_to_move`] maps the direction, so that slides and
+/// symmetries commute: `board.slide(m).transform(s) == board.transform(s).slide(s.apply_to_move(m))`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Symmetry {
@@ -45,13 +45,6 @@ impl Symmetry {
     #[must_use]
     pub const fn from_index(index: u8) -> Option<Symmetry> {
         if index < 8 { Some(Symmetry::ALL[index as usize]) } else { None }
-    }
-
-    /// Returns the transformed board.
-    #[must_use]
-    #[inline(always)]
-    pub const fn apply(self, board: Board) -> Board {
-        Symmetry::apply_index(self as u8, board)
     }
 
     /// Applies the symmetry with this number. It has no branches, which is fast if the number changes all the time.
@@ -102,7 +95,7 @@ impl Board {
     #[must_use]
     #[inline(always)]
     pub const fn transform(self, symmetry: Symmetry) -> Board {
-        symmetry.apply(self)
+        Symmetry::apply_index(symmetry as u8, self)
     }
 
     /// Returns the smallest of the eight symmetric boards. Symmetric positions have the same canonical board.
