@@ -216,29 +216,6 @@ impl VectorEnv {
     }
 }
 
-/// Writes the exponents of each board, in row-major order.
-///
-/// # Panics
-/// If the lengths differ.
-pub fn write_tokens(boards: &[Board], tokens: &mut [[u8; 16]]) {
-    assert_eq!(tokens.len(), boards.len(), "tokens for each board");
-    for (board, tokens) in boards.iter().zip(tokens) {
-        *tokens = board.exps();
-    }
-}
-
-/// Writes the four bits of each mask as four bytes.
-///
-/// # Panics
-/// If the lengths differ.
-pub fn write_legal(masks: &[u8], legal: &mut [[u8; 4]]) {
-    assert_eq!(legal.len(), masks.len(), "a row for each mask");
-    for (&mask, legal) in masks.iter().zip(legal) {
-        // Bit i moves to byte i, because the factor creates copies that are 7 bits apart.
-        *legal = ((u32::from(mask & 15) * 0x0020_4081) & 0x0101_0101).to_le_bytes();
-    }
-}
-
 /// Returns the names of the moves in a mask, joined by "or".
 pub(super) fn names(legal: u8) -> String {
     let names: Vec<&str> =

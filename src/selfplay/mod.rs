@@ -26,7 +26,6 @@ mod spawner;
 pub use choice::push_moves;
 pub use choice::{Choices, Positions};
 pub use env::{IllegalMoves, VectorEnv};
-pub use env::{write_legal, write_tokens};
 pub use play::{PlayOptions, PlayReport, PlayedGame, play};
 pub use player::Player;
 pub use player::build_tables;

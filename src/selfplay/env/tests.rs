@@ -153,34 +153,6 @@ fn illegal_moves_are_rejected_before_any_step_or_ignored() {
 }
 
 #[test]
-fn tokens_and_masks_match_the_boards() {
-    let mut env = VectorEnv::new(64, 3).unwrap();
-    let mut rewards = [0; 64];
-    let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
-    for _ in 0..60 {
-        let moves = drawn(&env, &mut random);
-        env.step(&moves, IllegalMoves::Refused, &mut rewards).unwrap();
-    }
-    let (mut tokens, mut legal) = ([[9; 16]; 64], [[9; 4]; 64]);
-    write_tokens(env.boards(), &mut tokens);
-    write_legal(env.legal_moves(), &mut legal);
-    for (slot, board) in env.boards().iter().enumerate() {
-        for (cell, token) in tokens[slot].into_iter().enumerate() {
-            assert_eq!(Some(token), board.exp(cell as u8));
-        }
-        for direction in Move::ALL {
-            let is_legal = naive_slide(*board, direction).0 != *board;
-            assert_eq!(legal[slot][direction as usize], u8::from(is_legal));
-        }
-    }
-    let mut all = [[9; 4]; 16];
-    write_legal(&(0..16).collect::<Vec<u8>>(), &mut all);
-    for (mask, legal) in all.into_iter().enumerate() {
-        assert_eq!(legal, [0, 1, 2, 3].map(|bit| (mask >> bit & 1) as u8));
-    }
-}
-
-#[test]
 fn reset_restarts_the_games() {
     let mut env = VectorEnv::new(4, 1).unwrap();
     let first = env.boards().to_vec();
