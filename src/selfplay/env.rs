@@ -42,13 +42,16 @@ pub struct VectorEnv {
     games: Vec<EnvGame>,
 }
 
-/// The parts of a game that a step does not need for every slot.
+/// A game of a [`VectorEnv`]: the parts that a step does not need for every slot.
 #[derive(Clone, Debug)]
-struct EnvGame {
+pub struct EnvGame {
     spawner: Spawner,
-    number: u64,
-    score: u32,
-    num_steps: u32,
+    /// The number of the game.
+    pub number: u64,
+    /// The sum of the rewards.
+    pub score: u32,
+    /// The number of steps.
+    pub num_steps: u32,
 }
 
 /// The effect of a move that does not change the board, in [`VectorEnv::step`].
@@ -77,15 +80,19 @@ impl VectorEnv {
         *self = VectorEnv::begun(self.len(), seed);
     }
 
-    fn begun(num_envs: usize, seed: u64) -> VectorEnv {
+    /// Begins the first `num_envs` games of a seed.
+    pub(super) fn begun(num_envs: usize, seed: u64) -> VectorEnv {
         let mut env = VectorEnv { seed, next_game: 0, boards: Vec::new(), legal: Vec::new(), games: Vec::new() };
-        for _ in 0..num_envs {
-            let (board, game) = env.next();
-            env.legal.push(board.legal_moves());
-            env.boards.push(board);
-            env.games.push(game);
-        }
+        (0..num_envs).for_each(|_| env.add_slot());
         env
+    }
+
+    /// Begins the next game in a new slot.
+    pub(super) fn add_slot(&mut self) {
+        let (board, game) = self.next();
+        self.legal.push(board.legal_moves());
+        self.boards.push(board);
+        self.games.push(game);
     }
 
     fn next(&mut self) -> (Board, EnvGame) {
@@ -153,28 +160,10 @@ impl VectorEnv {
         self.legal[slot] == 0
     }
 
-    /// Returns the number of the game in each slot.
+    /// Returns the game in each slot.
     #[must_use]
-    pub fn numbers(&self) -> impl ExactSizeIterator<Item = u64> {
-        self.games.iter().map(|game| game.number)
-    }
-
-    /// Returns the sum of the rewards of each game.
-    #[must_use]
-    pub fn scores(&self) -> impl ExactSizeIterator<Item = u32> {
-        self.games.iter().map(|game| game.score)
-    }
-
-    /// Returns the number of steps of each game.
-    #[must_use]
-    pub fn num_steps(&self) -> impl ExactSizeIterator<Item = u32> {
-        self.games.iter().map(|game| game.num_steps)
-    }
-
-    /// Returns the number of a game, its score and its number of steps.
-    pub(super) fn game(&self, slot: usize) -> (u64, u32, u32) {
-        let game = &self.games[slot];
-        (game.number, game.score, game.num_steps)
+    pub fn games(&self) -> &[EnvGame] {
+        &self.games
     }
 
     /// Makes a move in every game that is not over, and writes the rewards.

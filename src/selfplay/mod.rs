@@ -25,7 +25,7 @@ mod spawner;
 
 pub use choice::push_moves;
 pub use choice::{Choices, Positions};
-pub use env::{IllegalMoves, VectorEnv};
+pub use env::{EnvGame, IllegalMoves, VectorEnv};
 pub use play::{PlayOptions, PlayReport, PlayedGame, play};
 pub use player::Player;
 pub use player::build_tables;

@@ -4,7 +4,7 @@
 //! batch size and the number of threads make no difference.
 
 use super::choice::{Choices, Positions, choose};
-use super::env::{IllegalMoves, MAX_ENVS, VectorEnv};
+use super::env::{EnvGame, IllegalMoves, MAX_ENVS, VectorEnv};
 use super::recorder::{GameRecording, Recorder};
 use super::spawner::Spawner;
 use crate::board::{Board, Move};
@@ -85,8 +85,7 @@ pub fn play<E: From<Error>>(
     let start = Instant::now();
     progress.begin("play", Unit::Runs, options.num_games);
     let report = match PolicyGames::new(options, recorder) {
-        Ok(None) => Ok(PlayReport::default()),
-        Ok(Some(mut batch)) => batch.play(&mut policy, progress, cancel).map(|()| batch.report),
+        Ok(mut batch) => batch.play(&mut policy, progress, cancel).map(|()| batch.report),
         Err(error) => Err(error.into()),
     };
     progress.end();
@@ -131,25 +130,17 @@ struct PolicyGames<'a> {
 }
 
 impl<'a> PolicyGames<'a> {
-    /// Begins the first games. Returns `None` if there are no games to play.
-    fn new(options: &'a PlayOptions, recorder: Option<&'a Recorder>) -> Result<Option<PolicyGames<'a>>> {
-        let num_envs = options.num_games.min(options.batch_size as u64) as usize;
-        if num_envs == 0 {
-            return Ok(None);
-        }
-        let env = VectorEnv::new(num_envs, options.seed)?;
-        let (recorded, report) = (Vec::new(), PlayReport::default());
-        let mut batch = PolicyGames { options, env, recorder, recorded, report };
-        for slot in 0..num_envs as u64 {
-            if !batch.record_next(slot)? {
-                // The remaining slots have no game in the recorder.
-                for slot in (slot as usize..num_envs).rev() {
-                    batch.env.remove(slot);
-                }
+    /// Begins the first games.
+    fn new(options: &'a PlayOptions, recorder: Option<&'a Recorder>) -> Result<PolicyGames<'a>> {
+        let (env, recorded) = (VectorEnv::begun(0, options.seed), Vec::new());
+        let mut batch = PolicyGames { options, env, recorder, recorded, report: PlayReport::default() };
+        for number in 0..options.num_games.min(options.batch_size as u64) {
+            if !batch.record_next(number)? {
                 break;
             }
+            batch.env.add_slot();
         }
-        Ok(Some(batch))
+        Ok(batch)
     }
 
     fn play<E: From<Error>>(
@@ -195,7 +186,7 @@ impl<'a> PolicyGames<'a> {
         }
         // Go from the last slot to the first. The slot that replaces a removed one has been visited already.
         for slot in (0..self.env.len()).rev() {
-            let (number, score, num_steps) = self.env.game(slot);
+            let &EnvGame { number, score, num_steps, .. } = &self.env.games()[slot];
             let is_cut = self.options.max_steps.is_some_and(|most| num_steps >= most);
             if !(self.env.is_over(slot) || is_cut) {
                 continue;

@@ -100,19 +100,20 @@ impl PyVectorEnv {
     /// The number of the game in each slot: shape (n,), uint64. Games are numbered in the order of their start.
     #[getter]
     fn games<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        copied_array(py, &self.env.numbers().collect::<Vec<_>>(), "=u8", None)
+        copied_array(py, &self.env.games().iter().map(|game| game.number).collect::<Vec<_>>(), "=u8", None)
     }
 
     /// The score of each game so far, the sum over its merges: shape (n,), int64.
     #[getter]
     fn scores<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        copied_array(py, &self.env.scores().map(i64::from).collect::<Vec<_>>(), "=i8", None)
+        copied_array(py, &self.env.games().iter().map(|game| i64::from(game.score)).collect::<Vec<_>>(), "=i8", None)
     }
 
     /// The number of steps of each game so far: shape (n,), int64.
     #[getter]
     fn num_steps<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        copied_array(py, &self.env.num_steps().map(i64::from).collect::<Vec<_>>(), "=i8", None)
+        let counts: Vec<i64> = self.env.games().iter().map(|game| game.num_steps.into()).collect();
+        copied_array(py, &counts, "=i8", None)
     }
 
     /// Make a move in each game that is not over; return (rewards, over).

@@ -46,6 +46,12 @@ fn drawn(env: &VectorEnv, random: &mut impl Rng) -> Vec<Move> {
     env.legal_moves().iter().map(&mut of).collect()
 }
 
+/// Returns the number of the game in a slot, its score and its number of steps.
+fn facts(env: &VectorEnv, slot: usize) -> (u64, u32, u32) {
+    let game = &env.games()[slot];
+    (game.number, game.score, game.num_steps)
+}
+
 #[test]
 fn steps_obey_the_rules() {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(9);
@@ -65,16 +71,16 @@ fn steps_obey_the_rules() {
                 let (after, earned) = naive_slide(old, moves[slot]);
                 assert!(after != old && after.spawns_into(new), "step {step}: {old} {:?} {new}", moves[slot]);
                 assert_eq!(rewards[slot], earned);
-                assert_eq!(env.game(slot).2, before.game(slot).2 + 1);
+                assert_eq!(env.games()[slot].num_steps, before.games()[slot].num_steps + 1);
             }
             scores[slot] += rewards[slot];
             assert_eq!(env.legal_moves()[slot], naive_legal(new));
         }
-        assert_eq!(env.scores().collect::<Vec<_>>(), scores);
+        assert_eq!(env.games().iter().map(|game| game.score).collect::<Vec<_>>(), scores);
         if step % 2 == 1 {
             for slot in (0..50).filter(|&slot| env.is_over(slot)).collect::<Vec<_>>() {
                 env.restart(slot);
-                assert_eq!(env.game(slot), (50 + num_over, 0, 0));
+                assert_eq!(facts(&env, slot), (50 + num_over, 0, 0));
                 assert_eq!(env.boards()[slot].num_empty(), 14);
                 scores[slot] = 0;
                 num_over += 1;
@@ -113,7 +119,7 @@ fn a_game_depends_only_on_its_number_and_moves() {
             env.step(&moves, IllegalMoves::Refused, &mut rewards).unwrap();
             for slot in 0..num_envs {
                 if env.is_over(slot) {
-                    let (number, score, num_steps) = env.game(slot);
+                    let (number, score, num_steps) = facts(&env, slot);
                     if let Some(place) = finals.get_mut(number as usize) {
                         *place = Some((env.boards()[slot], score, num_steps));
                     }
@@ -144,7 +150,7 @@ fn illegal_moves_are_rejected_before_any_step_or_ignored() {
     );
     assert_eq!((env.boards(), rewards), (before.boards(), [7; 3]));
     env.step(&moves, IllegalMoves::Ignored, &mut rewards).unwrap();
-    assert_eq!((env.boards()[1], rewards[1], env.game(1)), (before.boards()[1], 0, (1, 0, 0)));
+    assert_eq!((env.boards()[1], rewards[1], facts(&env, 1)), (before.boards()[1], 0, (1, 0, 0)));
     assert_ne!((env.boards()[0], env.boards()[2]), (before.boards()[0], before.boards()[2]));
     assert!(env.step(&moves[..2], IllegalMoves::Ignored, &mut rewards).is_err());
     for num_envs in [0, MAX_ENVS + 1] {
@@ -161,7 +167,7 @@ fn reset_restarts_the_games() {
     assert_ne!(env.boards(), first);
     env.reset(1);
     assert_eq!((env.boards(), env.num_games()), (first.as_slice(), 4));
-    assert_eq!(env.numbers().collect::<Vec<_>>(), [0, 1, 2, 3]);
+    assert_eq!(env.games().iter().map(|game| game.number).collect::<Vec<_>>(), [0, 1, 2, 3]);
     // A first board has two tiles, and a tenth of the tiles are 4s.
     let env = VectorEnv::new(20_000, 0).unwrap();
     let tiles: Vec<u8> = env.boards().iter().flat_map(|board| board.exps()).filter(|&exp| exp > 0).collect();
