@@ -4,7 +4,7 @@ use super::buffer::FinishedGame;
 use super::options::RecorderOptions;
 use super::sink::{Sink, SinkFormat};
 use crate::archive::{Archive, IngestOptions, TableName};
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::format::{Container, RunSource, SourceFacts, SourceFormat, SourceRun};
 use crate::run::RunMeta;
 use crate::system::cancellation::CancellationToken;
@@ -88,9 +88,7 @@ impl RunSource for Games {
     }
 
     fn read(&self, index: usize) -> Result<SourceRun<'_>> {
-        match self.games.get(index) {
-            Some(game) => game.to_run(&self.meta).map(SourceRun::Run),
-            None => Err(ErrorKind::IndexOutOfBounds { index: index as i128, len: self.games.len() as u64 }.into()),
-        }
+        let game = self.games.get(index).ok_or_else(|| Error::no_index(index, self.games.len()))?;
+        game.to_run(&self.meta).map(SourceRun::Run)
     }
 }

@@ -10,7 +10,7 @@ use super::stats::RecorderStats;
 use crate::archive::Archive;
 use crate::error::{Error, ErrorKind, Result};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use tracing::{info, warn};
 
@@ -47,7 +47,7 @@ pub struct Recorder(Arc<RecorderHandle>);
 #[derive(Debug)]
 struct RecorderHandle {
     shared: Arc<SharedRecorder>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Recorder {
@@ -101,7 +101,7 @@ impl Recorder {
         let rotating = shared.clone();
         let thread = std::thread::Builder::new().name("a2store-recorder".into());
         let thread = thread.spawn(move || rotating.rotate_when_due()).map_err(Error::from)?;
-        Ok(Recorder(Arc::new(RecorderHandle { shared, thread: Mutex::new(Some(thread)) })))
+        Ok(Recorder(Arc::new(RecorderHandle { shared, thread: Some(thread) })))
     }
 
     /// Begins a game. If memory is used up, it waits for a rotation.
@@ -174,7 +174,7 @@ impl Drop for RecorderHandle {
             warn!(target: "a2store::recorder", tag = shared.options.tag, %error, "lost games that could not be written");
             shared.give_up();
         }
-        if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }

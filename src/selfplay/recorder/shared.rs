@@ -9,8 +9,7 @@ use super::rows::GameRows;
 use super::sink::{Sink, SinkFormat};
 use super::stats::RecorderStats;
 use crate::error::{Error, ErrorKind, Result};
-use crate::system::process::ProcessId;
-use crate::system::process::lock;
+use crate::system::process::{ProcessId, lock};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -327,17 +326,14 @@ impl SharedRecorder {
             seconds = self.started.elapsed().as_secs_f64(),
             "closed a recorder"
         );
-        self.end(&mut state);
+        drop(state);
+        self.give_up();
         Ok(stats)
     }
 
     /// Ends the recorder, even if it has unwritten games.
     pub(super) fn give_up(&self) {
-        self.end(&mut self.lock());
-    }
-
-    fn end(&self, state: &mut RecorderState) {
-        state.phase = Phase::Closed;
+        self.lock().phase = Phase::Closed;
         self.wake.notify_all();
     }
 }
