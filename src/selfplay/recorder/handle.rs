@@ -2,11 +2,10 @@
 
 use super::archive_sink::ArchiveSink;
 use super::game::GameRecording;
-use super::options::RecorderOptions;
+use super::options::{RecorderOptions, RecorderStats};
 use super::session_sink::SessionSink;
 use super::shared::SharedRecorder;
 use super::sink::Sink;
-use super::stats::RecorderStats;
 use crate::archive::Archive;
 use crate::error::{Error, ErrorKind, Result};
 use std::path::{Path, PathBuf};
@@ -135,11 +134,7 @@ impl Recorder {
     /// [`ErrorKind::Argument`] if the recorder is closed, and the error of a failed write. The games then stay in
     /// memory, and the next rotation writes them.
     pub fn rotate(&self) -> Result<u64> {
-        let shared = &self.0.shared;
-        shared.check_process()?;
-        shared.lock().check_open()?;
-        shared.rotate()?;
-        Ok(shared.lock().stats.durable)
+        self.0.shared.rotate()
     }
 
     /// Ends the recording: writes all ended games. Running games can no longer end. Returns the final counters.
@@ -147,7 +142,6 @@ impl Recorder {
     /// # Errors
     /// The error of a failed write. The recorder then stays open, and can be closed again.
     pub fn close(&self) -> Result<RecorderStats> {
-        self.0.shared.check_process()?;
         self.0.shared.close()
     }
 

@@ -4,10 +4,9 @@
 //! access, so a rotation blocks no push unless the memory is used up.
 
 use super::buffer::{FinishedGame, GAME_COST, SessionBuffer};
-use super::options::RecorderOptions;
+use super::options::{RecorderOptions, RecorderStats};
 use super::rows::GameRows;
 use super::sink::{Sink, SinkFormat};
-use super::stats::RecorderStats;
 use crate::error::{Error, ErrorKind, Result};
 use crate::system::process::{ProcessId, lock};
 use std::path::PathBuf;
@@ -216,9 +215,12 @@ impl SharedRecorder {
         Ok(state)
     }
 
-    /// Writes all ended games. After an error they stay in the buffer.
-    pub(super) fn rotate(&self) -> Result<()> {
-        self.rotate_into(&mut **lock(&self.sink))
+    /// Writes all ended games, and returns the number of durable games. After an error they stay in the buffer.
+    pub(super) fn rotate(&self) -> Result<u64> {
+        self.check_process()?;
+        self.lock().check_open()?;
+        self.rotate_into(&mut **lock(&self.sink))?;
+        Ok(self.lock().stats.durable)
     }
 
     fn rotate_into(&self, sink: &mut dyn Sink) -> Result<()> {
@@ -303,6 +305,7 @@ impl SharedRecorder {
 
     /// Writes all ended games and closes the recorder. After an error it is open again.
     pub(super) fn close(&self) -> Result<RecorderStats> {
+        self.check_process()?;
         let mut sink = lock(&self.sink);
         let mut state = self.lock();
         if state.phase == Phase::Closed {
@@ -340,7 +343,7 @@ impl SharedRecorder {
 
 impl RecorderState {
     /// Returns an error unless the recorder is open.
-    pub(super) fn check_open(&self) -> Result<()> {
+    fn check_open(&self) -> Result<()> {
         match self.phase {
             Phase::Open => Ok(()),
             Phase::Closing | Phase::Closed => Err(Error::argument("recorder", "an open recorder", "a closed one")),
