@@ -75,11 +75,6 @@ impl VectorEnv {
         Ok(VectorEnv::begun(num_envs, seed))
     }
 
-    /// Restarts with the first games of a seed.
-    pub fn reset(&mut self, seed: u64) {
-        *self = VectorEnv::begun(self.len(), seed);
-    }
-
     /// Begins the first `num_envs` games of a seed.
     pub(super) fn begun(num_envs: usize, seed: u64) -> VectorEnv {
         let mut env = VectorEnv { seed, next_game: 0, boards: Vec::new(), legal: Vec::new(), games: Vec::new() };

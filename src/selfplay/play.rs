@@ -181,16 +181,13 @@ impl<'a> PolicyGames<'a> {
     }
 
     fn end_games(&mut self, progress: &dyn Progress) -> Result<()> {
-        if self.options.max_steps.is_none() && !self.env.legal_moves().contains(&0) {
-            return Ok(());
-        }
         // Go from the last slot to the first. The slot that replaces a removed one has been visited already.
         for slot in (0..self.env.len()).rev() {
-            let &EnvGame { number, score, num_steps, .. } = &self.env.games()[slot];
-            let is_cut = self.options.max_steps.is_some_and(|most| num_steps >= most);
-            if !(self.env.is_over(slot) || is_cut) {
+            let is_cut = |most: u32| self.env.games()[slot].num_steps >= most;
+            if !self.env.is_over(slot) && !self.options.max_steps.is_some_and(is_cut) {
                 continue;
             }
+            let &EnvGame { number, score, num_steps, .. } = &self.env.games()[slot];
             let final_board = self.env.boards()[slot];
             if self.recorder.is_some() {
                 self.recorded.swap_remove(slot).end(Some(final_board))?;

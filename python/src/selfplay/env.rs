@@ -214,7 +214,7 @@ impl PyVectorEnv {
     /// 2
     #[pyo3(signature = (seed=None))]
     fn reset(&mut self, seed: Option<U64>) -> PyResult<()> {
-        self.env.reset(seed.map_or(self.env.seed(), Bounded::get));
+        self.env = VectorEnv::new(self.env.len(), seed.map_or(self.env.seed(), Bounded::get)).or_raise()?;
         Ok(())
     }
 
