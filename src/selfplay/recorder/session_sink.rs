@@ -8,7 +8,7 @@ use crate::format::{SessionOptions, SessionWriter, StagedFolder};
 use crate::run::RunMeta;
 use crate::system::clock;
 use crate::system::publish;
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -76,14 +76,13 @@ impl SessionSink {
         if let Some(sha) = model_hash {
             model["sha"] = json!(sha);
         }
-        let time = |time: DateTime<Utc>| json!(time.to_rfc3339_opts(SecondsFormat::Millis, true));
         let known = [
             ("model", Some(model)),
             ("engine", engine.as_ref().map(|engine| json!(engine))),
             ("sample_rate", Some(json!(sample_rate))),
             ("writer", Some(json!(concat!("a2store ", env!("CARGO_PKG_VERSION"))))),
-            ("started", Some(time(self.started))),
-            ("ended", Some(time(clock::now()))),
+            ("started", Some(json!(clock::text(self.started)))),
+            ("ended", Some(json!(clock::text(clock::now())))),
         ];
         let known = known.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
         known.chain(entries.iter().cloned()).collect()
