@@ -41,12 +41,6 @@ impl Symmetry {
         Symmetry::AntiTranspose,
     ];
 
-    /// Returns the symmetry with this number; `None` above 7.
-    #[must_use]
-    pub const fn from_index(index: u8) -> Option<Symmetry> {
-        if index < 8 { Some(Symmetry::ALL[index as usize]) } else { None }
-    }
-
     /// Applies the symmetry with this number. It has no branches, which is fast if the number changes all the time.
     #[inline(always)]
     pub(crate) const fn apply_index(index: u8, board: Board) -> Board {
