@@ -9,7 +9,6 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 use tokio::runtime::{Handle, Runtime};
-use tokio::task::JoinHandle;
 
 /// The stack size of a thread. Planning deep expressions recurses deeply. Unused stack costs only address space.
 const STACK: usize = 64 << 20;
@@ -65,11 +64,6 @@ impl Threads {
         &self.0.handle
     }
 
-    /// Runs a future on the threads.
-    pub fn spawn<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
-        self.0.handle.spawn(future)
-    }
-
     /// Returns whether the current process started the threads, and not a process that it was forked from.
     #[must_use]
     pub fn are_here(&self) -> bool {
@@ -115,7 +109,7 @@ pub(crate) fn block_on_unless<T: Send + 'static>(
     mut check: impl FnMut() -> Result<()>,
 ) -> Result<T> {
     let threads = runtime()?;
-    let mut task = threads.spawn(future);
+    let mut task = threads.handle().spawn(future);
     loop {
         match block_for(PERIOD, &mut task) {
             Some(Ok(outcome)) => return outcome,
