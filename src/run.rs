@@ -349,13 +349,11 @@ impl Run {
                 return violation(format!("no move leads from {board} to the next board"));
             }
             if !is_unknown && !leads(direction) {
-                let after = board.slide(direction);
-                return match next.filter(|_| after != board) {
-                    None => violation(format!("move {} is illegal on {board}", direction.name())),
-                    Some(next) => {
-                        violation(format!("move {} leads to {after}, which cannot become {next}", direction.name()))
-                    }
-                };
+                let (name, after) = (direction.name(), board.slide(direction));
+                return violation(match next.filter(|_| after != board) {
+                    None => format!("move {name} is illegal on {board}"),
+                    Some(next) => format!("move {name} leads to {after}, which cannot become {next}"),
+                });
             }
             // Without branches, the mask was computed by the rules.
             if has_evs[step] && legal != board.legal_moves() && legal != legal_up_to_32768(board) {

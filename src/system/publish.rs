@@ -125,10 +125,9 @@ pub(crate) fn create_folders(folder: &Path) -> Result<()> {
 /// Creates a folder unless it exists, and makes its name durable.
 pub(crate) fn create_folder(folder: &Path) -> Result<()> {
     match std::fs::create_dir(folder) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(Error::io(folder, error)),
-        _ => {}
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(Error::io(folder, error)),
+        _ => sync_parent(folder),
     }
-    sync_parent(folder)
 }
 
 /// Returns the files in a folder that have staging names.
