@@ -43,14 +43,14 @@ impl ArchiveSink {
 }
 
 impl Sink for ArchiveSink {
-    fn write(&mut self, games: &Arc<Vec<FinishedGame>>) -> Result<()> {
+    fn write(&mut self, games: &Arc<Vec<FinishedGame>>) -> Result<Vec<PathBuf>> {
         let source = Box::new(Games { games: Arc::clone(games), meta: self.meta.clone() });
         let (path, session) = (PathBuf::from(&*self.session), Some(Arc::clone(&self.session)));
         let runs = Container { source, path, format: SourceFormat::Session, session };
         let options = IngestOptions { strict: true, ..IngestOptions::default() };
         // Compares ids, so that games of a commit that was written but not confirmed are not added again.
         self.archive.ingest_recorded(&Arc::new(runs), &options, &(), CancellationToken::never())?;
-        Ok(())
+        Ok(Vec::new())
     }
 
     fn num_bytes(&self) -> u64 {

@@ -238,22 +238,25 @@ impl SharedRecorder {
             thread.join().unwrap_or_else(|_| Err(Error::other("the thread that wrote the games panicked")))
         });
         buffer.games = Arc::unwrap_or_clone(games);
-        if let Err(error) = written {
-            warn!(
-                target: "a2store::recorder",
-                tag = self.options.tag,
-                games = num_games,
-                %error,
-                "could not write games; they stay in memory, and a later rotation writes them"
-            );
-            let mut state = self.lock();
-            let later = std::mem::replace(&mut state.buffer, buffer);
-            state.buffer.append(later);
-            state.stats.failure = Some(error.to_string());
-            state.not_before = Instant::now().checked_add(PAUSE_AFTER_FAILURE);
-            self.wake.notify_one();
-            return Err(error);
-        }
+        let sessions = match written {
+            Ok(sessions) => sessions,
+            Err(error) => {
+                warn!(
+                    target: "a2store::recorder",
+                    tag = self.options.tag,
+                    games = num_games,
+                    %error,
+                    "could not write games; they stay in memory, and a later rotation writes them"
+                );
+                let mut state = self.lock();
+                let later = std::mem::replace(&mut state.buffer, buffer);
+                state.buffer.append(later);
+                state.stats.failure = Some(error.to_string());
+                state.not_before = Instant::now().checked_add(PAUSE_AFTER_FAILURE);
+                self.wake.notify_one();
+                return Err(error);
+            }
+        };
         info!(target: "a2store::recorder", tag = self.options.tag, games = num_games, steps, "wrote games");
         let mut state = self.lock();
         state.stats.ram_bytes -= buffer.ram;
@@ -261,7 +264,7 @@ impl SharedRecorder {
         state.stats.durable += num_games as u64;
         state.stats.rotations += 1;
         state.stats.disk_bytes = sink.num_bytes();
-        state.sessions = sink.sessions().to_vec();
+        state.sessions.extend(sessions);
         (state.stats.failure, state.unreported, state.not_before) = (None, None, None);
         Ok(())
     }
