@@ -147,7 +147,7 @@ fn selfplay(criterion: &mut Criterion) {
             }
             env.step(&moves, IllegalMoves::Refused, &mut rewards).unwrap();
             for slot in 0..GAMES {
-                if env.is_over(slot) {
+                if env.legal_moves()[slot] == 0 {
                     env.restart(slot);
                 }
             }

@@ -28,7 +28,8 @@ pub(super) const MAX_ENVS: usize = 1 << 24;
 ///     let first = |legal: &u8| Move::from_index(legal.trailing_zeros() as u8).unwrap_or(Move::Up);
 ///     let moves: Vec<Move> = env.legal_moves().iter().map(first).collect();
 ///     env.step(&moves, IllegalMoves::Refused, &mut rewards)?;
-///     (0..env.len()).filter(|&slot| env.is_over(slot)).collect::<Vec<_>>().into_iter().for_each(|slot| env.restart(slot));
+///     let over: Vec<usize> = (0..env.len()).filter(|&slot| env.legal_moves()[slot] == 0).collect();
+///     over.into_iter().for_each(|slot| env.restart(slot));
 /// }
 /// # Ok::<(), a2store::Error>(())
 /// ```
@@ -139,15 +140,6 @@ impl VectorEnv {
     #[must_use]
     pub fn legal_moves(&self) -> &[u8] {
         &self.legal
-    }
-
-    /// Returns whether the game in a slot is over.
-    ///
-    /// # Panics
-    /// If the slot does not exist.
-    #[must_use]
-    pub fn is_over(&self, slot: usize) -> bool {
-        self.legal[slot] == 0
     }
 
     /// Returns the game in each slot.

@@ -184,7 +184,7 @@ impl<'a> PolicyGames<'a> {
         // Go from the last slot to the first. The slot that replaces a removed one has been visited already.
         for slot in (0..self.env.len()).rev() {
             let is_cut = |most: u32| self.env.games()[slot].num_steps >= most;
-            if !self.env.is_over(slot) && !self.options.max_steps.is_some_and(is_cut) {
+            if self.env.legal_moves()[slot] != 0 && !self.options.max_steps.is_some_and(is_cut) {
                 continue;
             }
             let &EnvGame { number, score, num_steps, .. } = &self.env.games()[slot];

@@ -65,7 +65,7 @@ fn steps_obey_the_rules() {
         env.step(&moves, IllegalMoves::Refused, &mut rewards).unwrap();
         for slot in 0..50 {
             let (old, new) = (before.boards()[slot], env.boards()[slot]);
-            if before.is_over(slot) {
+            if before.legal_moves()[slot] == 0 {
                 assert_eq!((old, rewards[slot]), (new, 0));
             } else {
                 let (after, earned) = naive_slide(old, moves[slot]);
@@ -78,7 +78,7 @@ fn steps_obey_the_rules() {
         }
         assert_eq!(env.games().iter().map(|game| game.score).collect::<Vec<_>>(), scores);
         if step % 2 == 1 {
-            for slot in (0..50).filter(|&slot| env.is_over(slot)).collect::<Vec<_>>() {
+            for slot in (0..50).filter(|&slot| env.legal_moves()[slot] == 0).collect::<Vec<_>>() {
                 env.restart(slot);
                 assert_eq!(facts(&env, slot), (50 + num_over, 0, 0));
                 assert_eq!(env.boards()[slot].num_empty(), 14);
@@ -118,7 +118,7 @@ fn a_game_depends_only_on_its_number_and_moves() {
             let moves: Vec<Move> = env.boards().iter().map(of).collect();
             env.step(&moves, IllegalMoves::Refused, &mut rewards).unwrap();
             for slot in 0..num_envs {
-                if env.is_over(slot) {
+                if env.legal_moves()[slot] == 0 {
                     let (number, score, num_steps) = facts(&env, slot);
                     if let Some(place) = finals.get_mut(number as usize) {
                         *place = Some((env.boards()[slot], score, num_steps));
