@@ -68,7 +68,7 @@ pub struct View {
     end: watch::Sender<bool>,
     server: JoinHandle<()>,
     /// The server's tasks run on these threads.
-    _threads: Threads,
+    _threads: Arc<Threads>,
 }
 
 impl View {

@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 pub(crate) struct Partition {
     receiver: mpsc::Receiver<PartitionMessage>,
     task: JoinHandle<()>,
-    threads: Threads,
+    threads: Arc<Threads>,
 }
 
 impl Partition {
