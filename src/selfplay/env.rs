@@ -23,11 +23,11 @@ pub(super) const MAX_ENVS: usize = 1 << 24;
 /// use a2store::Move;
 /// use a2store::selfplay::{IllegalMoves, VectorEnv};
 /// let mut env = VectorEnv::new(1000, 7)?;
-/// let mut rewards = vec![0; env.len()];
 /// for _ in 0..100 {
 ///     let first = |legal: &u8| Move::from_index(legal.trailing_zeros() as u8).unwrap_or(Move::Up);
 ///     let moves: Vec<Move> = env.legal_moves().iter().map(first).collect();
-///     env.step(&moves, IllegalMoves::Refused, &mut rewards)?;
+///     let rewards = env.step(&moves, IllegalMoves::Refused)?;
+///     assert_eq!(rewards.len(), env.len());
 ///     let over: Vec<usize> = (0..env.len()).filter(|&slot| env.legal_moves()[slot] == 0).collect();
 ///     over.into_iter().for_each(|slot| env.restart(slot));
 /// }
@@ -148,16 +148,12 @@ impl VectorEnv {
         &self.games
     }
 
-    /// Makes a move in every game that is not over, and writes the rewards.
+    /// Makes a move in every game that is not over, and returns the rewards.
     ///
     /// # Errors
     /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if the number of moves is not the number of slots, and
     /// for an illegal move if such moves are [refused](IllegalMoves::Refused). In both cases no game is stepped.
-    ///
-    /// # Panics
-    /// If the length of `rewards` is not the number of slots.
-    pub fn step(&mut self, moves: &[Move], illegal: IllegalMoves, rewards: &mut [u32]) -> Result<()> {
-        assert_eq!(rewards.len(), self.len(), "a reward for each slot");
+    pub fn step(&mut self, moves: &[Move], illegal: IllegalMoves) -> Result<Vec<u32>> {
         if moves.len() != self.len() {
             return Err(Error::argument("moves", self.len().to_string(), moves.len()));
         }
@@ -169,21 +165,22 @@ impl VectorEnv {
             return Err(Error::argument("moves", format!("{} in row {slot}", names(self.legal[slot])), found));
         }
         let slots = self.boards.iter_mut().zip(&mut self.games);
-        for ((board, game), (&direction, earned)) in slots.zip(moves.iter().zip(rewards)) {
+        let step = |((board, game), &direction): ((&mut Board, &mut EnvGame), &Move)| {
             let (after, reward) = (board.slide(direction), board.reward(direction));
             // An illegal move merges nothing, so its reward is 0. The same holds for a game that is over.
-            *earned = reward;
             if after != *board {
                 *board = game.spawner.spawn(after);
                 game.score += reward;
                 game.num_steps += 1;
             }
-        }
+            reward
+        };
+        let rewards = slots.zip(moves).map(step).collect();
         // In a separate loop, the lookups of one board need not wait for the board before it.
         for (board, legal) in self.boards.iter().zip(&mut self.legal) {
             *legal = board.legal_moves();
         }
-        Ok(())
+        Ok(rewards)
     }
 }
 

@@ -151,7 +151,6 @@ impl<'a> PolicyGames<'a> {
     ) -> Result<(), E> {
         let mut moves = Vec::new();
         let mut before = Vec::new();
-        let mut rewards = vec![0; self.env.len()];
         while self.env.len() > 0 {
             cancel.check()?;
             let positions = Positions { boards: self.env.boards(), legal: self.env.legal_moves() };
@@ -161,9 +160,8 @@ impl<'a> PolicyGames<'a> {
             if self.recorder.is_some() {
                 before.extend_from_slice(self.env.boards());
             }
-            rewards.truncate(self.env.len());
             // `step` rejects illegal moves, so nothing is recorded before it succeeds.
-            self.env.step(&moves, IllegalMoves::Refused, &mut rewards)?;
+            self.env.step(&moves, IllegalMoves::Refused)?;
             self.report.num_steps += moves.len() as u64;
             let recorded = self.record(&before, &moves).and_then(|()| self.end_games(progress));
             if self.report.stops_at(recorded)? {

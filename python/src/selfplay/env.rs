@@ -161,9 +161,9 @@ impl PyVectorEnv {
         let env = &mut self.env;
         let rewards = py
             .detach(|| {
-                let (mut moves, mut rewards) = (Vec::with_capacity(numbers.len()), vec![0; env.len()]);
+                let mut moves = Vec::with_capacity(numbers.len());
                 push_moves(&numbers, &mut moves)?;
-                env.step(&moves, illegal, &mut rewards).map(|()| rewards)
+                env.step(&moves, illegal)
             })
             .or_raise()?;
         Ok((copied_array(py, &rewards, "=u4", None)?, copied_array(py, &self.over_bytes(), "|b1", None)?))

@@ -56,13 +56,12 @@ fn facts(env: &VectorEnv, slot: usize) -> (u64, u32, u32) {
 fn steps_obey_the_rules() {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(9);
     let mut env = VectorEnv::new(50, 1).unwrap();
-    let mut rewards = vec![u32::MAX; 50];
     let mut scores = vec![0; 50];
     let mut num_over = 0;
     for step in 0..400 {
         let before = env.clone();
         let moves = drawn(&env, &mut random);
-        env.step(&moves, IllegalMoves::Refused, &mut rewards).unwrap();
+        let rewards = env.step(&moves, IllegalMoves::Refused).unwrap();
         for slot in 0..50 {
             let (old, new) = (before.boards()[slot], env.boards()[slot]);
             if before.legal_moves()[slot] == 0 {
@@ -111,12 +110,11 @@ fn a_game_depends_only_on_its_number_and_moves() {
     // The games of three slots must equal the same games in seven slots.
     let play = |num_envs, num_games: u64| {
         let mut env = VectorEnv::new(num_envs, 5).unwrap();
-        let mut rewards = vec![0; num_envs];
         let mut finals = vec![None; num_games as usize];
         while finals.iter().any(Option::is_none) {
             let of = |board: &Board| Player::new(0).choose(*board).map_or(Move::Up, |(chosen, _)| chosen);
             let moves: Vec<Move> = env.boards().iter().map(of).collect();
-            env.step(&moves, IllegalMoves::Refused, &mut rewards).unwrap();
+            env.step(&moves, IllegalMoves::Refused).unwrap();
             for slot in 0..num_envs {
                 if env.legal_moves()[slot] == 0 {
                     let (number, score, num_steps) = facts(&env, slot);
@@ -142,17 +140,16 @@ fn illegal_moves_are_rejected_before_any_step_or_ignored() {
     let before = env.clone();
     let moves = [0, 2].map(|slot| Move::ALL[env.legal_moves()[slot].trailing_zeros() as usize]);
     let moves = [moves[0], Move::Left, moves[1]];
-    let mut rewards = [7; 3];
-    let message = env.step(&moves, IllegalMoves::Refused, &mut rewards).unwrap_err().to_string();
+    let message = env.step(&moves, IllegalMoves::Refused).unwrap_err().to_string();
     assert_eq!(
         message,
         "moves: expected down or right in row 1, found left, which does not change 2 4 . . / . . . . / . . . . / . . . ."
     );
-    assert_eq!((env.boards(), rewards), (before.boards(), [7; 3]));
-    env.step(&moves, IllegalMoves::Ignored, &mut rewards).unwrap();
+    assert_eq!(env.boards(), before.boards());
+    let rewards = env.step(&moves, IllegalMoves::Ignored).unwrap();
     assert_eq!((env.boards()[1], rewards[1], facts(&env, 1)), (before.boards()[1], 0, (1, 0, 0)));
     assert_ne!((env.boards()[0], env.boards()[2]), (before.boards()[0], before.boards()[2]));
-    assert!(env.step(&moves[..2], IllegalMoves::Ignored, &mut rewards).is_err());
+    assert!(env.step(&moves[..2], IllegalMoves::Ignored).is_err());
     for num_envs in [0, MAX_ENVS + 1] {
         assert!(VectorEnv::new(num_envs, 0).unwrap_err().to_string().starts_with("num_envs: expected 1..="));
     }
