@@ -113,8 +113,7 @@ impl Board {
 
 #[inline(always)]
 const fn flip_rows(board: Board) -> Board {
-    let x = board.0;
-    let x = x.rotate_left(32);
+    let x = board.0.rotate_left(32);
     Board((x >> 16 & 0x0000_ffff_0000_ffff) | (x & 0x0000_ffff_0000_ffff) << 16)
 }
 
