@@ -165,7 +165,7 @@ pub(crate) fn sync(path: &Path) -> Result<()> {
     File::open(path).and_then(|file| file.sync_all()).map_err(|source| Error::io(path, source))
 }
 
-/// Returns the path of a file that will be written, with symbolic links resolved, because a link stays and its target is
+/// Returns the path of a file that will be written, with symbolic links resolved: a link stays, and its target is
 /// replaced. Returns `None` for a pipe or a device, which must not be replaced; `/dev/stdout` is a link to one.
 pub(crate) fn destination(path: &Path) -> Result<Option<PathBuf>> {
     let io = |source| Error::io(path, source);

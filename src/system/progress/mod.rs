@@ -16,8 +16,8 @@ pub trait Progress: Sync {
     fn advance(&self, by: u64);
     /// Reports that the work has ended, with or without success.
     fn end(&self);
-    /// Reports a problem in the input that does not affect the result. The text names the file. If work is repeated, its
-    /// warnings may be repeated too.
+    /// Reports a problem in the input that does not affect the result. The text names the file. If work is repeated,
+    /// its warnings may be repeated too.
     fn warn(&self, _text: &str) {}
 }
 
