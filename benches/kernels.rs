@@ -136,7 +136,7 @@ fn selfplay(criterion: &mut Criterion) {
     group.throughput(Throughput::Elements(GAMES as u64));
     let mut env = VectorEnv::new(GAMES, 1).unwrap();
     let (mut tokens, mut legal) = (vec![[0; 16]; GAMES], vec![[0; 4]; GAMES]);
-    let (mut moves, mut rewards) = (vec![Move::Up; GAMES], vec![0; GAMES]);
+    let mut moves = vec![Move::Up; GAMES];
     group.bench_function("step, tokens and masks", |b| {
         b.iter(|| {
             // A pseudorandom legal move.
@@ -145,9 +145,9 @@ fn selfplay(criterion: &mut Criterion) {
                 let turned = (u32::from(mask) | u32::from(mask) << 4) >> from;
                 *chosen = Move::ALL[((turned.trailing_zeros() + from) & 3) as usize];
             }
-            env.step(&moves, IllegalMoves::Refused, &mut rewards).unwrap();
+            env.step(&moves, IllegalMoves::Refused).unwrap();
             for slot in 0..GAMES {
-                if env.is_over(slot) {
+                if env.legal_moves()[slot] == 0 {
                     env.restart(slot);
                 }
             }

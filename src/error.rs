@@ -21,6 +21,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// assert!(matches!(error.kind(), ErrorKind::Decode { .. }));
 /// println!("{}", error.with_path("runs/ab.bin"));
 /// ```
+#[derive(Debug)]
 pub struct Error(Box<ErrorKind>);
 
 /// A place in an input: a file, a byte offset in it, and a step of the run.
@@ -460,12 +461,6 @@ impl fmt::Display for Error {
             write!(f, "{}: ", path.display())?;
         }
         write!(f, "{}", self.0)
-    }
-}
-
-impl fmt::Debug for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
     }
 }
 

@@ -234,15 +234,12 @@ impl Run {
     /// Returns `None` for a whole game.
     #[must_use]
     pub fn missing(&self) -> Option<&'static str> {
-        if self.step_indices().is_some() {
-            Some("every step")
-        } else if !self.steps.unknown_moves.is_empty() {
-            Some("every move")
-        } else if self.final_board.is_none() {
-            Some("a final board")
-        } else {
-            None
-        }
+        let parts = [
+            (self.step_indices().is_some(), "every step"),
+            (!self.steps.unknown_moves.is_empty(), "every move"),
+            (self.final_board.is_none(), "a final board"),
+        ];
+        parts.into_iter().find_map(|(lacks, part)| lacks.then_some(part))
     }
 
     /// Returns the final board of a whole game whose tiles fit a [`Board`].
@@ -250,23 +247,14 @@ impl Run {
     /// # Errors
     /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if the game is not whole or has a tile of 65,536.
     pub(crate) fn whole(&self) -> Result<Board> {
-        match (self.missing(), self.final_board) {
-            (None, Some(board)) if !self.has_tile_65536() => Ok(board.board()),
-            (None, Some(_)) => {
-                let masks = self.steps.tile_65536_masks.iter();
-                let found = match masks.take_while(|&&mask| mask == 0).count() {
-                    step if step < self.num_steps() && self.tile_65536_masks().is_some() => {
-                        format!("65536 at step {step}")
-                    }
-                    _ => "65536 on the final board".to_owned(),
-                };
-                Err(Error::argument("run", NARROW, found))
-            }
-            (missing, _) => {
-                let found = format!("a game without {}", missing.unwrap_or("a final board"));
-                Err(Error::argument("run", "a whole game", found))
-            }
+        if let Some(missing) = self.missing() {
+            return Err(Error::argument("run", "a whole game", format!("a game without {missing}")));
         }
+        if self.tile_65536_masks().is_some() {
+            self.steps().try_for_each(|step| step.narrow_board().map(drop))?;
+        }
+        let board = self.final_board.and_then(WideBoard::narrow);
+        board.ok_or_else(|| Error::argument("run", NARROW, "65536 on the final board"))
     }
 
     /// Returns whether a step or the final board has a tile of 65,536.
@@ -361,13 +349,11 @@ impl Run {
                 return violation(format!("no move leads from {board} to the next board"));
             }
             if !is_unknown && !leads(direction) {
-                let after = board.slide(direction);
-                return match next.filter(|_| after != board) {
-                    None => violation(format!("move {} is illegal on {board}", direction.name())),
-                    Some(next) => {
-                        violation(format!("move {} leads to {after}, which cannot become {next}", direction.name()))
-                    }
-                };
+                let (name, after) = (direction.name(), board.slide(direction));
+                return violation(match next.filter(|_| after != board) {
+                    None => format!("move {name} is illegal on {board}"),
+                    Some(next) => format!("move {name} leads to {after}, which cannot become {next}"),
+                });
             }
             // Without branches, the mask was computed by the rules.
             if has_evs[step] && legal != board.legal_moves() && legal != legal_up_to_32768(board) {

@@ -77,7 +77,7 @@ fn round(bins: &mut Value) {
 /// Returns the colours of the tiles by exponent: background and text.
 pub(super) fn palettes() -> Value {
     let colors = |palette: Palette| -> Vec<[String; 2]> {
-        (0..=16).map(|exp| [palette.background(exp).hex(), Palette::text(exp).hex()]).collect()
+        (0..=16).map(|exp| [palette.background(exp), Palette::text(exp).to_owned()]).collect()
     };
     json!({ "classic": colors(Palette::Classic), "safe": colors(Palette::Viridis) })
 }

@@ -266,7 +266,7 @@ impl PyRun {
     /// >>> run.to_gif("game.gif", steps=range(0, 20))
     #[pyo3(signature = (path, steps=None, *, seconds=0.2))]
     fn to_gif(slf: &Bound<'_, Self>, path: PathBuf, steps: Option<&Bound<'_, PyAny>>, seconds: f64) -> PyResult<()> {
-        let colors = |exp| (Palette::Classic.background(exp).hex(), Palette::text(exp).hex());
+        let colors = |exp| (Palette::Classic.background(exp), Palette::text(exp));
         let colors: Vec<_> = (0..=16).map(colors).collect();
         slf.py().import("a2store._pictures")?.call_method1("write_gif", (slf, path, steps, seconds, colors)).map(drop)
     }

@@ -25,11 +25,6 @@ impl Move {
         if index < 4 { Some(Move::ALL[index as usize]) } else { None }
     }
 
-    /// Returns the numbers of moves.
-    pub(crate) fn as_bytes(moves: &[Move]) -> &[u8] {
-        bytemuck::cast_slice(moves)
-    }
-
     /// Returns the move's bit in a legality mask: bit 0 is up, bit 3 is right.
     #[must_use]
     #[inline]

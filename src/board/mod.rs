@@ -47,6 +47,6 @@ pub use symmetry::Symmetry;
 pub use tables::build as build_tables;
 #[cfg(feature = "sql")]
 pub(crate) use text::write as write_board;
-pub use tile_colors::{Palette, Rgb};
+pub use tile_colors::Palette;
 pub use wide::WideBoard;
 pub(crate) use wide::has_two_of_15;

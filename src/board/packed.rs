@@ -60,12 +60,6 @@ impl Board {
         }
     }
 
-    /// Returns the exponent in a cell. Cells are numbered 0 to 15 in row-major order; others return `None`.
-    #[must_use]
-    pub const fn exp(self, cell: u8) -> Option<u8> {
-        if cell > 15 { None } else { Some((self.0 >> (4 * (15 - cell)) & 15) as u8) }
-    }
-
     /// Returns the largest exponent; 0 for the empty board.
     #[must_use]
     #[inline(always)]

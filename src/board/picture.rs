@@ -23,12 +23,12 @@ fn cells(board: WideBoard, palette: Palette) -> String {
     let mut svg = String::new();
     for (cell, exp) in (0_u32..).zip(board.exps()) {
         let (x, y) = (GAP + cell % 4 * (CELL + GAP), GAP + cell / 4 * (CELL + GAP));
-        let fill = palette.background(exp).hex();
+        let fill = palette.background(exp);
         let _ = write!(svg, "<rect x=\"{x}\" y=\"{y}\" width=\"{CELL}\" height=\"{CELL}\" rx=\"6\" fill=\"{fill}\"/>");
         if exp > 0 {
             let number = (1_u32 << exp).to_string();
             let font = [46, 46, 46, 40, 33, 28][number.len().min(5)];
-            let (x, y, color) = (x + CELL / 2, y + CELL / 2 + font * 36 / 100, Palette::text(exp).hex());
+            let (x, y, color) = (x + CELL / 2, y + CELL / 2 + font * 36 / 100, Palette::text(exp));
             let _ = write!(svg, "<text x=\"{x}\" y=\"{y}\" font-size=\"{font}\" fill=\"{color}\">{number}</text>");
         }
     }

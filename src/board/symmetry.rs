@@ -5,8 +5,8 @@ use super::packed::Board;
 
 /// A symmetry of the square. Rotations are clockwise.
 ///
-/// [`Symmetry::apply`] moves the tiles and [`Symmetry::apply_to_move`] maps the direction, so that slides and
-/// symmetries commute: `s.apply(board.slide(m)) == s.apply(board).slide(s.apply_to_move(m))`.
+/// [`Board::transform`] moves the tiles and [`Symmetry::apply_to_move`] maps the direction, so that slides and
+/// symmetries commute: `board.slide(m).transform(s) == board.transform(s).slide(s.apply_to_move(m))`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Symmetry {
@@ -40,19 +40,6 @@ impl Symmetry {
         Symmetry::Transpose,
         Symmetry::AntiTranspose,
     ];
-
-    /// Returns the symmetry with this number; `None` above 7.
-    #[must_use]
-    pub const fn from_index(index: u8) -> Option<Symmetry> {
-        if index < 8 { Some(Symmetry::ALL[index as usize]) } else { None }
-    }
-
-    /// Returns the transformed board.
-    #[must_use]
-    #[inline(always)]
-    pub const fn apply(self, board: Board) -> Board {
-        Symmetry::apply_index(self as u8, board)
-    }
 
     /// Applies the symmetry with this number. It has no branches, which is fast if the number changes all the time.
     #[inline(always)]
@@ -102,7 +89,7 @@ impl Board {
     #[must_use]
     #[inline(always)]
     pub const fn transform(self, symmetry: Symmetry) -> Board {
-        symmetry.apply(self)
+        Symmetry::apply_index(symmetry as u8, self)
     }
 
     /// Returns the smallest of the eight symmetric boards. Symmetric positions have the same canonical board.
@@ -126,8 +113,7 @@ impl Board {
 
 #[inline(always)]
 const fn flip_rows(board: Board) -> Board {
-    let x = board.0;
-    let x = x.rotate_left(32);
+    let x = board.0.rotate_left(32);
     Board((x >> 16 & 0x0000_ffff_0000_ffff) | (x & 0x0000_ffff_0000_ffff) << 16)
 }
 

@@ -3,19 +3,20 @@
 use super::packed::Board;
 use std::sync::LazyLock;
 
+#[derive(bytemuck::Zeroable)]
 pub(super) struct RowTables {
-    left: Box<[u16; ROWS]>,
-    right: Box<[u16; ROWS]>,
-    reward: Box<[u32; ROWS]>,
+    left: [u16; ROWS],
+    right: [u16; ROWS],
+    reward: [u32; ROWS],
     /// Bit 2 is set if sliding left changes the row, and bit 3 if sliding right does.
-    legal: Box<[u8; ROWS]>,
+    legal: [u8; ROWS],
     /// The results of [`measure`].
-    features: Box<[u32; ROWS]>,
+    features: [u32; ROWS],
 }
 
 const ROWS: usize = 1 << 16;
 
-static TABLES: LazyLock<RowTables> = LazyLock::new(RowTables::build);
+static TABLES: LazyLock<Box<RowTables>> = LazyLock::new(RowTables::build);
 
 /// Builds the tables unless they exist.
 pub fn build() {
@@ -52,9 +53,8 @@ impl RowTables {
         legal(a) | legal(b) | legal(c) | legal(d)
     }
 
-    fn build() -> RowTables {
-        let mut tables =
-            RowTables { left: boxed(), right: boxed(), reward: boxed(), legal: boxed(), features: boxed() };
+    fn build() -> Box<RowTables> {
+        let mut tables: Box<RowTables> = bytemuck::allocation::zeroed_box();
         for row in 0..=u16::MAX {
             let (left, reward) = slide_row(row);
             let right = reverse(slide_row(reverse(row)).0);
@@ -67,10 +67,6 @@ impl RowTables {
         }
         tables
     }
-}
-
-fn boxed<T: bytemuck::Zeroable>() -> Box<[T; ROWS]> {
-    bytemuck::allocation::zeroed_box()
 }
 
 #[inline(always)]

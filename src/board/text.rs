@@ -63,25 +63,14 @@ impl FromStr for Board {
 
 /// Reads exponents from tiles of at most `most`.
 pub(super) fn parse(text: &str, most: u32) -> Result<[u8; 16]> {
-    let mut exps = [0; 16];
-    let mut cells = 0;
-    for word in text.split(|c: char| c.is_whitespace() || c == '/').filter(|word| !word.is_empty()) {
-        let exp = match word {
-            "." | "0" => 0,
-            _ => match word.parse::<u32>() {
-                Ok(tile) if tile.is_power_of_two() && (2..=most).contains(&tile) => tile.trailing_zeros() as u8,
-                _ => return Err(text_error("tile", &format!("a power of two in 2..={most}, or ."), word)),
-            },
-        };
-        if let Some(slot) = exps.get_mut(cells) {
-            *slot = exp;
-        }
-        cells += 1;
-    }
-    if cells != 16 {
-        return Err(text_error("board", "16 tiles", &cells.to_string()));
-    }
-    Ok(exps)
+    let exp = |word: &str| match word.parse::<u32>() {
+        Ok(tile) if tile.is_power_of_two() && (2..=most).contains(&tile) => Ok(tile.trailing_zeros() as u8),
+        _ if matches!(word, "." | "0") => Ok(0),
+        _ => Err(text_error("tile", &format!("a power of two in 2..={most}, or ."), word)),
+    };
+    let words = text.split(|c: char| c.is_whitespace() || c == '/').filter(|word| !word.is_empty());
+    let exps = words.map(exp).collect::<Result<Vec<u8>>>()?;
+    exps.try_into().map_err(|exps: Vec<u8>| text_error("board", "16 tiles", &exps.len().to_string()))
 }
 
 fn text_error(what: &'static str, expected: &str, found: &str) -> Error {

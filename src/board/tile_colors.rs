@@ -1,9 +1,5 @@
 //! The colours of tiles.
 
-/// Red, green and blue, 0 to 255.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rgb(pub u8, pub u8, pub u8);
-
 /// The colours of tiles by exponent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Palette {
@@ -27,30 +23,20 @@ const VIRIDIS: [u32; 17] = [
 ];
 
 impl Palette {
-    /// Returns the colour of the tile with this exponent, 0 (an empty cell) to 16.
+    /// Returns the colour of the tile with this exponent, 0 (an empty cell) to 16, in CSS, such as `#cdc1b4`.
     #[must_use]
-    pub fn background(self, exp: u8) -> Rgb {
+    pub fn background(self, exp: u8) -> String {
         let colors = match self {
             Palette::Classic => &CLASSIC,
             Palette::Viridis => &VIRIDIS,
         };
-        let [_, red, green, blue] = colors[usize::from(exp).min(16)].to_be_bytes();
-        Rgb(red, green, blue)
+        format!("#{:06x}", colors[usize::from(exp).min(16)])
     }
 
     /// Returns the colour of the tile's number, which has the most contrast: black on light tiles, white from 4096 on.
     #[must_use]
-    pub fn text(exp: u8) -> Rgb {
-        if exp < 12 { Rgb(0, 0, 0) } else { Rgb(255, 255, 255) }
-    }
-}
-
-impl Rgb {
-    /// Returns the colour in CSS, such as `#ffffff`.
-    #[must_use]
-    pub fn hex(self) -> String {
-        let Rgb(red, green, blue) = self;
-        format!("#{red:02x}{green:02x}{blue:02x}")
+    pub fn text(exp: u8) -> &'static str {
+        if exp < 12 { "#000000" } else { "#ffffff" }
     }
 }
 
@@ -59,25 +45,25 @@ mod tests {
     use super::*;
 
     /// Returns the relative luminance of WCAG 2, 0 to 1.
-    fn luminance(Rgb(red, green, blue): Rgb) -> f64 {
-        let linear = |part: u8| {
-            let part = f64::from(part) / 255.0;
+    fn luminance(color: &str) -> f64 {
+        let linear = |place: usize| {
+            let part = f64::from(u8::from_str_radix(&color[place..place + 2], 16).unwrap()) / 255.0;
             if part <= 0.04045 { part / 12.92 } else { ((part + 0.055) / 1.055).powf(2.4) }
         };
-        0.2126 * linear(red) + 0.7152 * linear(green) + 0.0722 * linear(blue)
+        0.2126 * linear(1) + 0.7152 * linear(3) + 0.0722 * linear(5)
     }
 
     #[test]
     fn every_number_is_legible() {
         for palette in [Palette::Classic, Palette::Viridis] {
             for exp in 1..=16 {
-                let (a, b) = (luminance(palette.background(exp)), luminance(Palette::text(exp)));
+                let (a, b) = (luminance(&palette.background(exp)), luminance(Palette::text(exp)));
                 let contrast = (a.max(b) + 0.05) / (a.min(b) + 0.05);
                 // WCAG 2 asks for 4.5 for normal text.
                 assert!(contrast >= 4.5, "{palette:?} {exp}: {contrast}");
             }
         }
-        let lightness = (1..=16).map(|exp| luminance(Palette::Viridis.background(exp))).collect::<Vec<_>>();
+        let lightness = (1..=16).map(|exp| luminance(&Palette::Viridis.background(exp))).collect::<Vec<_>>();
         assert!(lightness.is_sorted_by(|a, b| a > b), "{lightness:?}");
     }
 }

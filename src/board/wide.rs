@@ -40,12 +40,13 @@ impl WideBoard {
     /// # Errors
     /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if the mask marks a cell whose nibble is not 15.
     pub fn new(board: Board, tile_65536_mask: u16) -> Result<WideBoard> {
-        let full = (0..16).filter(|&cell| board.exp(cell) == Some(15)).fold(0, |mask, cell| mask | 1_u16 << cell);
-        if tile_65536_mask & !full != 0 {
-            let cell = (tile_65536_mask & !full).trailing_zeros();
-            return Err(Error::argument("tile_65536_mask", "only cells with the exponent 15", format!("cell {cell}")));
+        let exps = board.exps();
+        match (0..16).find(|&cell| tile_65536_mask >> cell & 1 == 1 && exps[cell] != 15) {
+            Some(cell) => {
+                Err(Error::argument("tile_65536_mask", "only cells with the exponent 15", format!("cell {cell}")))
+            }
+            None => Ok(WideBoard { board, mask: tile_65536_mask }),
         }
-        Ok(WideBoard { board, mask: tile_65536_mask })
     }
 
     /// Returns the board with the parts of another one.
@@ -76,7 +77,9 @@ impl WideBoard {
     #[must_use]
     pub fn exps(self) -> [u8; 16] {
         let mut exps = self.board.exps();
-        add_mask(&mut exps, self.mask);
+        for (cell, exp) in exps.iter_mut().enumerate() {
+            *exp += (self.mask >> cell & 1) as u8;
+        }
         exps
     }
 
@@ -198,9 +201,9 @@ impl WideBoard {
     #[must_use]
     pub fn transform(self, symmetry: Symmetry) -> WideBoard {
         let marks = (0..16).fold(0, |marks, cell| marks << 4 | u64::from(self.mask >> cell & 1));
-        let marks = symmetry.apply(Board(marks)).exps();
+        let marks = Board(marks).transform(symmetry).exps();
         let mask = (0..16).fold(0, |mask, cell| mask | u16::from(marks[cell]) << cell);
-        WideBoard { board: symmetry.apply(self.board), mask }
+        WideBoard { board: self.board.transform(symmetry), mask }
     }
 
     /// Returns the smallest of the eight symmetric boards: the one with the smallest nibbles, and among equal
@@ -208,14 +211,6 @@ impl WideBoard {
     #[must_use]
     pub fn canonical(self) -> WideBoard {
         Symmetry::ALL.into_iter().map(|symmetry| self.transform(symmetry)).min().unwrap_or(self)
-    }
-}
-
-/// Adds 1 to the exponent of each cell that the mask marks.
-#[inline]
-fn add_mask(exps: &mut [u8; 16], mask: u16) {
-    for (cell, exp) in exps.iter_mut().enumerate() {
-        *exp += (mask >> cell & 1) as u8;
     }
 }
 

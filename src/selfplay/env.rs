@@ -23,12 +23,13 @@ pub(super) const MAX_ENVS: usize = 1 << 24;
 /// use a2store::Move;
 /// use a2store::selfplay::{IllegalMoves, VectorEnv};
 /// let mut env = VectorEnv::new(1000, 7)?;
-/// let mut rewards = vec![0; env.len()];
 /// for _ in 0..100 {
 ///     let first = |legal: &u8| Move::from_index(legal.trailing_zeros() as u8).unwrap_or(Move::Up);
 ///     let moves: Vec<Move> = env.legal_moves().iter().map(first).collect();
-///     env.step(&moves, IllegalMoves::Refused, &mut rewards)?;
-///     (0..env.len()).filter(|&slot| env.is_over(slot)).collect::<Vec<_>>().into_iter().for_each(|slot| env.restart(slot));
+///     let rewards = env.step(&moves, IllegalMoves::Refused)?;
+///     assert_eq!(rewards.len(), env.len());
+///     let over: Vec<usize> = (0..env.len()).filter(|&slot| env.legal_moves()[slot] == 0).collect();
+///     over.into_iter().for_each(|slot| env.restart(slot));
 /// }
 /// # Ok::<(), a2store::Error>(())
 /// ```
@@ -42,13 +43,16 @@ pub struct VectorEnv {
     games: Vec<EnvGame>,
 }
 
-/// The parts of a game that a step does not need for every slot.
+/// A game of a [`VectorEnv`]: the parts that a step does not need for every slot.
 #[derive(Clone, Debug)]
-struct EnvGame {
+pub struct EnvGame {
     spawner: Spawner,
-    number: u64,
-    score: u32,
-    num_steps: u32,
+    /// The number of the game.
+    pub number: u64,
+    /// The sum of the rewards.
+    pub score: u32,
+    /// The number of steps.
+    pub num_steps: u32,
 }
 
 /// The effect of a move that does not change the board, in [`VectorEnv::step`].
@@ -72,27 +76,22 @@ impl VectorEnv {
         Ok(VectorEnv::begun(num_envs, seed))
     }
 
-    /// Restarts with the first games of a seed.
-    pub fn reset(&mut self, seed: u64) {
-        *self = VectorEnv::begun(self.len(), seed);
-    }
-
-    fn begun(num_envs: usize, seed: u64) -> VectorEnv {
+    /// Begins the first `num_envs` games of a seed.
+    pub(super) fn begun(num_envs: usize, seed: u64) -> VectorEnv {
         let mut env = VectorEnv { seed, next_game: 0, boards: Vec::new(), legal: Vec::new(), games: Vec::new() };
-        for _ in 0..num_envs {
-            let (board, game) = env.next();
-            env.legal.push(board.legal_moves());
-            env.boards.push(board);
-            env.games.push(game);
-        }
+        (0..num_envs).for_each(|_| env.add_slot());
         env
     }
 
-    fn next(&mut self) -> (Board, EnvGame) {
+    /// Begins the next game in a new slot.
+    pub(super) fn add_slot(&mut self) {
         let number = self.next_game;
         self.next_game += 1;
         let mut spawner = Spawner::of_game(self.seed, number);
-        (spawner.first_board(), EnvGame { spawner, number, score: 0, num_steps: 0 })
+        let board = spawner.first_board();
+        self.legal.push(board.legal_moves());
+        self.boards.push(board);
+        self.games.push(EnvGame { spawner, number, score: 0, num_steps: 0 });
     }
 
     /// Begins the next game in a slot, even if the current game is not over.
@@ -100,10 +99,9 @@ impl VectorEnv {
     /// # Panics
     /// If the slot does not exist.
     pub fn restart(&mut self, slot: usize) {
-        let (board, game) = self.next();
-        self.boards[slot] = board;
-        self.legal[slot] = board.legal_moves();
-        self.games[slot] = game;
+        assert!(slot < self.len(), "slot {slot} exists");
+        self.add_slot();
+        self.remove(slot);
     }
 
     /// Removes a slot; the last slot takes its place.
@@ -144,49 +142,18 @@ impl VectorEnv {
         &self.legal
     }
 
-    /// Returns whether the game in a slot is over.
-    ///
-    /// # Panics
-    /// If the slot does not exist.
+    /// Returns the game in each slot.
     #[must_use]
-    pub fn is_over(&self, slot: usize) -> bool {
-        self.legal[slot] == 0
+    pub fn games(&self) -> &[EnvGame] {
+        &self.games
     }
 
-    /// Returns the number of the game in each slot.
-    #[must_use]
-    pub fn numbers(&self) -> impl ExactSizeIterator<Item = u64> {
-        self.games.iter().map(|game| game.number)
-    }
-
-    /// Returns the sum of the rewards of each game.
-    #[must_use]
-    pub fn scores(&self) -> impl ExactSizeIterator<Item = u32> {
-        self.games.iter().map(|game| game.score)
-    }
-
-    /// Returns the number of steps of each game.
-    #[must_use]
-    pub fn num_steps(&self) -> impl ExactSizeIterator<Item = u32> {
-        self.games.iter().map(|game| game.num_steps)
-    }
-
-    /// Returns the number of a game, its score and its number of steps.
-    pub(super) fn game(&self, slot: usize) -> (u64, u32, u32) {
-        let game = &self.games[slot];
-        (game.number, game.score, game.num_steps)
-    }
-
-    /// Makes a move in every game that is not over, and writes the rewards.
+    /// Makes a move in every game that is not over, and returns the rewards.
     ///
     /// # Errors
     /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if the number of moves is not the number of slots, and
     /// for an illegal move if such moves are [refused](IllegalMoves::Refused). In both cases no game is stepped.
-    ///
-    /// # Panics
-    /// If the length of `rewards` is not the number of slots.
-    pub fn step(&mut self, moves: &[Move], illegal: IllegalMoves, rewards: &mut [u32]) -> Result<()> {
-        assert_eq!(rewards.len(), self.len(), "a reward for each slot");
+    pub fn step(&mut self, moves: &[Move], illegal: IllegalMoves) -> Result<Vec<u32>> {
         if moves.len() != self.len() {
             return Err(Error::argument("moves", self.len().to_string(), moves.len()));
         }
@@ -198,44 +165,22 @@ impl VectorEnv {
             return Err(Error::argument("moves", format!("{} in row {slot}", names(self.legal[slot])), found));
         }
         let slots = self.boards.iter_mut().zip(&mut self.games);
-        for ((board, game), (&direction, earned)) in slots.zip(moves.iter().zip(rewards)) {
+        let step = |((board, game), &direction): ((&mut Board, &mut EnvGame), &Move)| {
             let (after, reward) = (board.slide(direction), board.reward(direction));
             // An illegal move merges nothing, so its reward is 0. The same holds for a game that is over.
-            *earned = reward;
             if after != *board {
                 *board = game.spawner.spawn(after);
                 game.score += reward;
                 game.num_steps += 1;
             }
-        }
+            reward
+        };
+        let rewards = slots.zip(moves).map(step).collect();
         // In a separate loop, the lookups of one board need not wait for the board before it.
         for (board, legal) in self.boards.iter().zip(&mut self.legal) {
             *legal = board.legal_moves();
         }
-        Ok(())
-    }
-}
-
-/// Writes the exponents of each board, in row-major order.
-///
-/// # Panics
-/// If the lengths differ.
-pub fn write_tokens(boards: &[Board], tokens: &mut [[u8; 16]]) {
-    assert_eq!(tokens.len(), boards.len(), "tokens for each board");
-    for (board, tokens) in boards.iter().zip(tokens) {
-        *tokens = board.exps();
-    }
-}
-
-/// Writes the four bits of each mask as four bytes.
-///
-/// # Panics
-/// If the lengths differ.
-pub fn write_legal(masks: &[u8], legal: &mut [[u8; 4]]) {
-    assert_eq!(legal.len(), masks.len(), "a row for each mask");
-    for (&mask, legal) in masks.iter().zip(legal) {
-        // Bit i moves to byte i, because the factor creates copies that are 7 bits apart.
-        *legal = ((u32::from(mask & 15) * 0x0020_4081) & 0x0101_0101).to_le_bytes();
+        Ok(rewards)
     }
 }
 

@@ -23,12 +23,9 @@ mod recorder;
 mod simulate;
 mod spawner;
 
-pub use choice::push_moves;
-pub use choice::{Choices, Positions};
-pub use env::{IllegalMoves, VectorEnv};
-pub use env::{write_legal, write_tokens};
+pub use choice::{Choices, Positions, push_moves};
+pub use env::{EnvGame, IllegalMoves, VectorEnv};
 pub use play::{PlayOptions, PlayReport, PlayedGame, play};
-pub use player::Player;
-pub use player::build_tables;
+pub use player::{Player, build_tables};
 pub use recorder::{GameRecording, Recorder, RecorderOptions, RecorderStats};
 pub use simulate::{SimulateOptions, SimulateReport, simulate};

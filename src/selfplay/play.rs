@@ -4,7 +4,7 @@
 //! batch size and the number of threads make no difference.
 
 use super::choice::{Choices, Positions, choose};
-use super::env::{IllegalMoves, MAX_ENVS, VectorEnv};
+use super::env::{EnvGame, IllegalMoves, MAX_ENVS, VectorEnv};
 use super::recorder::{GameRecording, Recorder};
 use super::spawner::Spawner;
 use crate::board::{Board, Move};
@@ -85,8 +85,7 @@ pub fn play<E: From<Error>>(
     let start = Instant::now();
     progress.begin("play", Unit::Runs, options.num_games);
     let report = match PolicyGames::new(options, recorder) {
-        Ok(None) => Ok(PlayReport::default()),
-        Ok(Some(mut batch)) => batch.play(&mut policy, progress, cancel).map(|()| batch.report),
+        Ok(mut batch) => batch.play(&mut policy, progress, cancel).map(|()| batch.report),
         Err(error) => Err(error.into()),
     };
     progress.end();
@@ -131,25 +130,17 @@ struct PolicyGames<'a> {
 }
 
 impl<'a> PolicyGames<'a> {
-    /// Begins the first games. Returns `None` if there are no games to play.
-    fn new(options: &'a PlayOptions, recorder: Option<&'a Recorder>) -> Result<Option<PolicyGames<'a>>> {
-        let num_envs = options.num_games.min(options.batch_size as u64) as usize;
-        if num_envs == 0 {
-            return Ok(None);
-        }
-        let env = VectorEnv::new(num_envs, options.seed)?;
-        let (recorded, report) = (Vec::new(), PlayReport::default());
-        let mut batch = PolicyGames { options, env, recorder, recorded, report };
-        for slot in 0..num_envs as u64 {
-            if !batch.record_next(slot)? {
-                // The remaining slots have no game in the recorder.
-                for slot in (slot as usize..num_envs).rev() {
-                    batch.env.remove(slot);
-                }
+    /// Begins the first games.
+    fn new(options: &'a PlayOptions, recorder: Option<&'a Recorder>) -> Result<PolicyGames<'a>> {
+        let (env, recorded) = (VectorEnv::begun(0, options.seed), Vec::new());
+        let mut batch = PolicyGames { options, env, recorder, recorded, report: PlayReport::default() };
+        for number in 0..options.num_games.min(options.batch_size as u64) {
+            if !batch.record_next(number)? {
                 break;
             }
+            batch.env.add_slot();
         }
-        Ok(Some(batch))
+        Ok(batch)
     }
 
     fn play<E: From<Error>>(
@@ -160,7 +151,6 @@ impl<'a> PolicyGames<'a> {
     ) -> Result<(), E> {
         let mut moves = Vec::new();
         let mut before = Vec::new();
-        let mut rewards = vec![0; self.env.len()];
         while self.env.len() > 0 {
             cancel.check()?;
             let positions = Positions { boards: self.env.boards(), legal: self.env.legal_moves() };
@@ -170,9 +160,8 @@ impl<'a> PolicyGames<'a> {
             if self.recorder.is_some() {
                 before.extend_from_slice(self.env.boards());
             }
-            rewards.truncate(self.env.len());
             // `step` rejects illegal moves, so nothing is recorded before it succeeds.
-            self.env.step(&moves, IllegalMoves::Refused, &mut rewards)?;
+            self.env.step(&moves, IllegalMoves::Refused)?;
             self.report.num_steps += moves.len() as u64;
             let recorded = self.record(&before, &moves).and_then(|()| self.end_games(progress));
             if self.report.stops_at(recorded)? {
@@ -190,16 +179,13 @@ impl<'a> PolicyGames<'a> {
     }
 
     fn end_games(&mut self, progress: &dyn Progress) -> Result<()> {
-        if self.options.max_steps.is_none() && !self.env.legal_moves().contains(&0) {
-            return Ok(());
-        }
         // Go from the last slot to the first. The slot that replaces a removed one has been visited already.
         for slot in (0..self.env.len()).rev() {
-            let (number, score, num_steps) = self.env.game(slot);
-            let is_cut = self.options.max_steps.is_some_and(|most| num_steps >= most);
-            if !(self.env.is_over(slot) || is_cut) {
+            let is_cut = |most: u32| self.env.games()[slot].num_steps >= most;
+            if self.env.legal_moves()[slot] != 0 && !self.options.max_steps.is_some_and(is_cut) {
                 continue;
             }
+            let &EnvGame { number, score, num_steps, .. } = &self.env.games()[slot];
             let final_board = self.env.boards()[slot];
             if self.recorder.is_some() {
                 self.recorded.swap_remove(slot).end(Some(final_board))?;

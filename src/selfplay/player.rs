@@ -5,7 +5,7 @@
 //! many tiles.
 
 use crate::board::{Board, Move};
-use crate::run::Branches;
+use crate::run::{BEST_EV, Branches};
 use std::sync::LazyLock;
 
 /// A player that searches `depth` spawns ahead.
@@ -69,13 +69,12 @@ impl Player {
             }
         }
         let best = best?;
-        const ALMOST_ONE: f32 = 1.0 - f32::EPSILON;
         let single = legal & (legal - 1) == 0;
         let values = raw.map(|value| match value {
             f32::NEG_INFINITY => 0.0,
-            _ if single => ALMOST_ONE,
+            _ if single => BEST_EV,
             _ if high <= low => 0.5,
-            value => ((value - low) / (high - low)).min(ALMOST_ONE),
+            value => ((value - low) / (high - low)).min(BEST_EV),
         });
         Some((best, Branches { values, legal }))
     }

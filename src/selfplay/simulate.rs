@@ -88,7 +88,7 @@ pub fn simulate(
     let report = pool.install(|| {
         (0..options.runs)
             .into_par_iter()
-            .map(|index| {
+            .map(|index| -> Result<(u64, u64)> {
                 let run = play(index, options, cancel)?;
                 let bytes = encode_run(&run, options.format)?;
                 let name = format!("run-{index:05}.{}", options.format.extension());
@@ -98,18 +98,12 @@ pub fn simulate(
                 };
                 write_new(&path, &bytes).map_err(|source| Error::io(&path, source))?;
                 progress.advance(1);
-                Ok(SimulateReport { runs: 1, num_steps: run.num_steps() as u64, num_bytes: bytes.len() as u64 })
+                Ok((run.num_steps() as u64, bytes.len() as u64))
             })
-            .try_reduce(SimulateReport::default, |a, b| {
-                Ok(SimulateReport {
-                    runs: a.runs + b.runs,
-                    num_steps: a.num_steps + b.num_steps,
-                    num_bytes: a.num_bytes + b.num_bytes,
-                })
-            })
+            .try_reduce(|| (0, 0), |a, b| Ok((a.0 + b.0, a.1 + b.1)))
     });
     progress.end();
-    report
+    report.map(|(num_steps, num_bytes)| SimulateReport { runs: options.runs.into(), num_steps, num_bytes })
 }
 
 /// Writes a file, unless it already has these bytes. Does not overwrite other bytes.

@@ -11,6 +11,6 @@ pub fn now() -> DateTime<Utc> {
 
 /// Returns a time in ISO 8601, with milliseconds.
 #[must_use]
-pub fn text(time: SystemTime) -> String {
-    DateTime::<Utc>::from(time).to_rfc3339_opts(SecondsFormat::Millis, true)
+pub fn text(time: impl Into<DateTime<Utc>>) -> String {
+    time.into().to_rfc3339_opts(SecondsFormat::Millis, true)
 }

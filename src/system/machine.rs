@@ -5,12 +5,12 @@ use crate::error::{ErrorKind, Result};
 /// Returns the number of bytes that this process could allocate now; `None` if the system does not report it.
 pub(crate) fn available_bytes() -> Option<u64> {
     let of_container = number(CONTAINER_MAX).map(|max| max.saturating_sub(number(CONTAINER_CURRENT).unwrap_or(0)));
-    smaller(of_machine("MemAvailable:"), of_container)
+    of_machine("MemAvailable:").into_iter().chain(of_container).min()
 }
 
 /// Returns the total memory of the machine, or of the container if that is smaller; `None` if it is unknown.
 pub(crate) fn total_bytes() -> Option<u64> {
-    smaller(of_machine("MemTotal:"), number(CONTAINER_MAX))
+    of_machine("MemTotal:").into_iter().chain(number(CONTAINER_MAX)).min()
 }
 
 /// Reserves memory for `additional` more elements.
@@ -37,13 +37,6 @@ pub fn filled<T: Copy>(len: usize, value: T) -> Result<Vec<T>> {
 
 const CONTAINER_MAX: &str = "/sys/fs/cgroup/memory.max";
 const CONTAINER_CURRENT: &str = "/sys/fs/cgroup/memory.current";
-
-fn smaller(machine: Option<u64>, container: Option<u64>) -> Option<u64> {
-    match (machine, container) {
-        (Some(machine), Some(container)) => Some(machine.min(container)),
-        (machine, container) => machine.or(container),
-    }
-}
 
 fn number(file: &str) -> Option<u64> {
     std::fs::read_to_string(file).ok()?.trim().parse().ok()

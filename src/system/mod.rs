@@ -9,7 +9,7 @@
 //! | `progress` | progress reporting |
 //! | `process` | per-process singletons, recreated after a fork |
 //! | `publish` | atomic and durable creation of files |
-//! | `random` | random seeds and ids; a hash of integers |
+//! | `random` | random ids; a hash of integers |
 //! | `runtime` | the threads for asynchronous work |
 //! | `workers` | the threads for parallel work |
 

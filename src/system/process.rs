@@ -52,8 +52,12 @@ impl<T: Send + Sync> PerProcess<T> {
     pub fn get_or_make(&self, mut make: impl FnMut() -> Result<T>) -> Result<&'static T> {
         loop {
             let found = self.0.load(Ordering::Acquire);
-            if let Some(value) = of_this_process(found) {
-                return Ok(value);
+            // SAFETY: a stored pointer came from `Box::into_raw`. Its value is never changed and never freed, and the
+            // load has acquired it.
+            if let Some(owned) = unsafe { found.as_ref() }
+                && owned.process.is_current()
+            {
+                return Ok(&owned.value);
             }
             let made = Box::into_raw(Box::new(Owned { process: ProcessId::current(), value: make()? }));
             if self.0.compare_exchange(found, made, Ordering::AcqRel, Ordering::Acquire).is_ok() {
@@ -64,13 +68,6 @@ impl<T: Send + Sync> PerProcess<T> {
             drop(unsafe { Box::from_raw(made) });
         }
     }
-}
-
-fn of_this_process<T>(found: *mut Owned<T>) -> Option<&'static T> {
-    // SAFETY: a stored pointer came from `Box::into_raw`. Its value is never changed and never freed, and the load
-    // that returned the pointer has acquired it.
-    let owned: &'static Owned<T> = unsafe { found.as_ref() }?;
-    owned.process.is_current().then_some(&owned.value)
 }
 
 thread_local! {

@@ -56,36 +56,34 @@ impl Staged {
 
     /// Gives the file its name unless the name is taken. The file is complete, but durable only after the next sync.
     pub(crate) fn publish_unsynced(self, name: &Path) -> Result<Published> {
-        match std::fs::hard_link(self.file.path(), name) {
-            // Remove the staging name before the folder is synced, so that the sync covers both changes.
-            Ok(()) => drop(self),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(Published::Taken),
+        let named = match std::fs::hard_link(self.file.path(), name) {
             // The file system has no hard links.
             Err(error) if matches!(error.kind(), io::ErrorKind::Unsupported | io::ErrorKind::PermissionDenied) => {
-                match self.file.persist_noclobber(name) {
-                    Ok(_) => {}
-                    Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => return Ok(Published::Taken),
-                    Err(error) => return Err(Error::io(name, error.error)),
-                }
+                self.file.persist_noclobber(name).map(drop).map_err(|error| error.error)
             }
-            Err(error) => return Err(Error::io(name, error)),
+            // This removes the staging name before the folder is synced, so that the sync covers both changes.
+            linked => {
+                drop(self);
+                linked
+            }
+        };
+        match named {
+            Ok(()) => Ok(Published::New),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(Published::Taken),
+            Err(error) => Err(Error::io(name, error)),
         }
-        Ok(Published::New)
     }
 
     /// Makes the file durable and gives it its name, replacing any other file of that name. A symbolic link stays, and
     /// its target is replaced; the target must be on the same file system. A pipe or a device is not replaced.
     pub(crate) fn replace(self, name: &Path) -> Result<()> {
         self.file.as_file().sync_all().map_err(|source| Error::io(self.file.path(), source))?;
-        let name = match Destination::of(name)? {
-            Destination::File { path, .. } => &path.clone(),
-            Destination::Stream(path) => {
-                let refused = io::Error::new(io::ErrorKind::AlreadyExists, "expected a file, found a pipe or a device");
-                return Err(Error::io(path, refused));
-            }
+        let Some(name) = destination(name)? else {
+            let refused = io::Error::new(io::ErrorKind::AlreadyExists, "expected a file, found a pipe or a device");
+            return Err(Error::io(name, refused));
         };
-        self.file.persist(name).map_err(|error| Error::io(name, error.error))?;
-        sync_parent(name)
+        self.file.persist(&name).map_err(|error| Error::io(&name, error.error))?;
+        sync_parent(&name)
     }
 
     /// Returns the file, for reading and writing at any offset.
@@ -127,10 +125,9 @@ pub(crate) fn create_folders(folder: &Path) -> Result<()> {
 /// Creates a folder unless it exists, and makes its name durable.
 pub(crate) fn create_folder(folder: &Path) -> Result<()> {
     match std::fs::create_dir(folder) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(Error::io(folder, error)),
-        _ => {}
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(Error::io(folder, error)),
+        _ => sync_parent(folder),
     }
-    sync_parent(folder)
 }
 
 /// Returns the files in a folder that have staging names.
@@ -168,31 +165,17 @@ pub(crate) fn sync(path: &Path) -> Result<()> {
     File::open(path).and_then(|file| file.sync_all()).map_err(|source| Error::io(path, source))
 }
 
-/// The existing entry, if any, under the name of a file that will be written.
-pub(crate) enum Destination {
-    /// Nothing, or a file that the new one replaces.
-    File {
-        /// The path, with symbolic links resolved.
-        path: PathBuf,
-        folder: PathBuf,
-    },
-    /// A pipe or a device, which must not be replaced.
-    Stream(PathBuf),
-}
-
-impl Destination {
-    /// Inspects a path. A symbolic link stays, and its target is inspected; `/dev/stdout` is such a link.
-    pub(crate) fn of(path: &Path) -> Result<Destination> {
-        let io = |source| Error::io(path, source);
-        let is_link = path.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink());
-        match path.metadata() {
-            Ok(metadata) if metadata.is_dir() => return Err(io(io::Error::from_raw_os_error(libc::EISDIR))),
-            Ok(metadata) if !metadata.is_file() => return Ok(Destination::Stream(path.to_path_buf())),
-            Err(error) if error.kind() != io::ErrorKind::NotFound || is_link => return Err(io(error)),
-            _ => {}
-        }
-        let path = if is_link { path.canonicalize().map_err(io)? } else { path.to_path_buf() };
-        Ok(Destination::File { folder: parent(&path).to_path_buf(), path })
+/// Returns the path of a file that will be written, with symbolic links resolved: a link stays, and its target is
+/// replaced. Returns `None` for a pipe or a device, which must not be replaced; `/dev/stdout` is a link to one.
+pub(crate) fn destination(path: &Path) -> Result<Option<PathBuf>> {
+    let io = |source| Error::io(path, source);
+    let is_link = path.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink());
+    match path.metadata() {
+        Ok(metadata) if metadata.is_dir() => Err(io(io::Error::from_raw_os_error(libc::EISDIR))),
+        Ok(metadata) if !metadata.is_file() => Ok(None),
+        Err(error) if error.kind() != io::ErrorKind::NotFound || is_link => Err(io(error)),
+        _ if is_link => path.canonicalize().map(Some).map_err(io),
+        _ => Ok(Some(path.to_path_buf())),
     }
 }
 
@@ -215,12 +198,12 @@ impl Output {
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind::Io), with the path.
     pub fn create(path: &Path) -> Result<Output> {
-        match Destination::of(path)? {
-            Destination::File { path, folder } => Ok(Output::File { staged: Staged::new(&folder)?, path }),
-            Destination::Stream(path) => {
-                let file = File::options().write(true).open(&path).map_err(|source| Error::io(&path, source))?;
-                Ok(Output::Stream(file))
-            }
+        match destination(path)? {
+            Some(path) => Ok(Output::File { staged: Staged::new(parent(&path))?, path }),
+            None => match File::options().write(true).open(path) {
+                Ok(file) => Ok(Output::Stream(file)),
+                Err(source) => Err(Error::io(path, source)),
+            },
         }
     }
 
@@ -256,19 +239,18 @@ mod tests {
         // The system's temporary folder may be a symbolic link.
         let root = folder.path().canonicalize().unwrap();
         let file = root.join("file");
-        let is_file = |path: &Path, expected: &Path| matches!(Destination::of(path).unwrap(), Destination::File { path, folder } if path == expected && folder == root);
-        assert!(is_file(&file, &file));
+        assert_eq!(destination(&file).unwrap().as_ref(), Some(&file));
         std::fs::write(&file, "old").unwrap();
-        assert!(is_file(&file, &file));
+        assert_eq!(destination(&file).unwrap().as_ref(), Some(&file));
         symlink(&file, root.join("link")).unwrap();
-        assert!(is_file(&root.join("link"), &file));
+        assert_eq!(destination(&root.join("link")).unwrap().as_ref(), Some(&file));
         symlink("/dev/null", root.join("device")).unwrap();
         for device in [Path::new("/dev/null"), &root.join("device")] {
-            assert!(matches!(Destination::of(device).unwrap(), Destination::Stream(_)));
+            assert_eq!(destination(device).unwrap(), None);
         }
         symlink(root.join("none"), root.join("dangling")).unwrap();
         for path in [root.join("dangling"), root.clone(), file.join("below")] {
-            assert!(Destination::of(&path).is_err());
+            assert!(destination(&path).is_err());
         }
     }
 }

@@ -1,17 +1,6 @@
-//! Random seeds and ids from the system's generator, and a hash of integers.
+//! Random ids from the system's generator, and a hash of integers.
 
-use crate::error::{Error, Result};
 use crate::system::clock;
-
-/// Returns a random seed.
-///
-/// # Errors
-/// [`ErrorKind::Io`](crate::ErrorKind::Io) if the system has no random generator.
-pub(crate) fn seed() -> Result<u64> {
-    let mut bytes = [0; 8];
-    getrandom::fill(&mut bytes).map_err(Error::other)?;
-    Ok(u64::from_le_bytes(bytes))
-}
 
 #[cfg(test)]
 thread_local! {

@@ -9,19 +9,15 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 use tokio::runtime::{Handle, Runtime};
-use tokio::task::JoinHandle;
 
 /// The stack size of a thread. Planning deep expressions recurses deeply. Unused stack costs only address space.
 const STACK: usize = 64 << 20;
 /// The interval at which a waiting thread checks whether to cancel.
 pub const PERIOD: Duration = Duration::from_millis(50);
 
-/// A reference to the threads for queries and object stores, one per core, shared by the whole process. The threads end
-/// with the last reference.
-#[derive(Clone)]
-pub struct Threads(Arc<SharedRuntime>);
-
-struct SharedRuntime {
+/// The threads for queries and object stores, one per core, shared by the whole process. They end with the last
+/// reference.
+pub struct Threads {
     process: ProcessId,
     handle: Handle,
     /// `None` after the shutdown.
@@ -29,8 +25,8 @@ struct SharedRuntime {
 }
 
 /// Returns the threads that the next call of [`runtime`] returns; `None` = it starts new ones.
-fn current() -> Result<MutexGuard<'static, Option<Threads>>> {
-    static CURRENT: PerProcess<Mutex<Option<Threads>>> = PerProcess::new();
+fn current() -> Result<MutexGuard<'static, Option<Arc<Threads>>>> {
+    static CURRENT: PerProcess<Mutex<Option<Arc<Threads>>>> = PerProcess::new();
     CURRENT.get_or_make(|| Ok(Mutex::new(None))).map(lock)
 }
 
@@ -40,12 +36,12 @@ fn current() -> Result<MutexGuard<'static, Option<Threads>>> {
 ///
 /// # Errors
 /// [`ErrorKind::Io`](crate::ErrorKind::Io) if the system starts no threads.
-pub fn runtime() -> Result<Threads> {
+pub fn runtime() -> Result<Arc<Threads>> {
     let mut current = current()?;
     if let Some(threads) = &*current {
-        return Ok(threads.clone());
+        return Ok(Arc::clone(threads));
     }
-    Ok(current.insert(Threads::new()?).clone())
+    Ok(Arc::clone(current.insert(Arc::new(Threads::new()?))))
 }
 
 impl Threads {
@@ -56,39 +52,34 @@ impl Threads {
         let builder = builder.on_thread_start(|| _ = silence_panics());
         let runtime = builder.build().map_err(Error::from)?;
         let (process, handle) = (ProcessId::current(), runtime.handle().clone());
-        Ok(Threads(Arc::new(SharedRuntime { process, handle, runtime: Some(runtime) })))
+        Ok(Threads { process, handle, runtime: Some(runtime) })
     }
 
     /// Returns a handle to the threads.
     #[must_use]
     pub fn handle(&self) -> &Handle {
-        &self.0.handle
-    }
-
-    /// Runs a future on the threads.
-    pub fn spawn<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
-        self.0.handle.spawn(future)
+        &self.handle
     }
 
     /// Returns whether the current process started the threads, and not a process that it was forked from.
     #[must_use]
     pub fn are_here(&self) -> bool {
-        self.0.process.is_current()
+        self.process.is_current()
     }
 
     /// Makes the next query start new threads. These threads end after their current work.
     ///
     /// Call this after a cancellation. A task can only be cancelled where it yields, and some operators compute for
     /// long without yielding, so the old threads may stay busy.
-    pub(crate) fn retire(&self) {
+    pub(crate) fn retire(self: &Arc<Threads>) {
         if let Ok(mut current) = current() {
             // `self` keeps the threads, so this does not end them while the lock is held.
-            current.take_if(|threads| Arc::ptr_eq(&threads.0, &self.0));
+            current.take_if(|threads| Arc::ptr_eq(threads, self));
         }
     }
 }
 
-impl Drop for SharedRuntime {
+impl Drop for Threads {
     /// Shuts down without blocking, because the last user may run async code.
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
@@ -115,7 +106,7 @@ pub(crate) fn block_on_unless<T: Send + 'static>(
     mut check: impl FnMut() -> Result<()>,
 ) -> Result<T> {
     let threads = runtime()?;
-    let mut task = threads.spawn(future);
+    let mut task = threads.handle().spawn(future);
     loop {
         match block_for(PERIOD, &mut task) {
             Some(Ok(outcome)) => return outcome,
@@ -166,7 +157,7 @@ mod tests {
         let error = block_on_unless(stuck, || Err(ErrorKind::Cancelled.into())).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Cancelled));
         let next = runtime().unwrap();
-        assert!(!Arc::ptr_eq(&next.0, &first.0));
+        assert!(!Arc::ptr_eq(&next, &first));
         assert_eq!(block_on(async { Ok(7) }).unwrap(), 7);
         drop(sender);
     }

@@ -6,14 +6,6 @@ use crate::system::process::PerProcess;
 /// The largest allowed number of threads: more than any machine has cores, but few enough to start.
 pub const MAX_WORKERS: usize = 1024;
 
-/// Rejects a number of threads outside the allowed range.
-pub(crate) fn check(workers: Option<usize>) -> Result<()> {
-    match workers.filter(|workers| !(1..=MAX_WORKERS).contains(workers)) {
-        Some(workers) => Err(Error::argument("workers", format!("1..={MAX_WORKERS}"), workers)),
-        None => Ok(()),
-    }
-}
-
 /// Returns the threads that all short tasks share, one per core.
 ///
 /// A forked child has none of its parent's threads and would wait for them forever, so it starts its own.
@@ -28,7 +20,9 @@ pub(crate) fn shared() -> Result<&'static rayon::ThreadPool> {
 /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for a number out of range, and [`ErrorKind::Io`](crate::ErrorKind::Io) if the system
 /// starts no threads.
 pub fn pool(name: &'static str, workers: Option<usize>) -> Result<rayon::ThreadPool> {
-    check(workers)?;
+    if let Some(workers) = workers.filter(|workers| !(1..=MAX_WORKERS).contains(workers)) {
+        return Err(Error::argument("workers", format!("1..={MAX_WORKERS}"), workers));
+    }
     rayon::ThreadPoolBuilder::new()
         .num_threads(workers.unwrap_or(0))
         .thread_name(move |i| format!("a2store-{name}-{i}"))

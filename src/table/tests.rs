@@ -117,7 +117,7 @@ fn naive_values(column: StepColumn, step: &Step, dtype: ElementType) -> Vec<u8> 
 /// Turns a row naively, cell by cell and move by move.
 fn naive_turn(symmetry: Symmetry, step: Step) -> Step {
     let mut turned = step;
-    turned.board = symmetry.apply(step.board);
+    turned.board = step.board.transform(symmetry);
     turned.ev_legal = 0;
     for direction in Move::ALL {
         let image = symmetry.apply_to_move(direction);

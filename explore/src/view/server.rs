@@ -68,7 +68,7 @@ pub struct View {
     end: watch::Sender<bool>,
     server: JoinHandle<()>,
     /// The server's tasks run on these threads.
-    _threads: Threads,
+    _threads: Arc<Threads>,
 }
 
 impl View {
@@ -96,7 +96,7 @@ impl View {
         let (end, ended) = watch::channel(false);
         let follows = options.follows;
         let timeout = options.timeout;
-        let server = threads.spawn(async move {
+        let server = threads.handle().spawn(async move {
             let watcher = follows.then(|| tokio::spawn(watch_archive(explorer)));
             accept(listener, router, timeout, ended).await;
             watcher.inspect(JoinHandle::abort);

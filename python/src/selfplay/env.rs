@@ -97,19 +97,20 @@ impl PyVectorEnv {
     /// The number of the game in each slot: shape (n,), uint64. Games are numbered in the order of their start.
     #[getter]
     fn games<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        copied_array(py, &self.env.numbers().collect::<Vec<_>>(), "=u8", None)
+        copied_array(py, &self.env.games().iter().map(|game| game.number).collect::<Vec<_>>(), "=u8", None)
     }
 
     /// The score of each game so far, the sum over its merges: shape (n,), int64.
     #[getter]
     fn scores<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        copied_array(py, &self.env.scores().map(i64::from).collect::<Vec<_>>(), "=i8", None)
+        copied_array(py, &self.env.games().iter().map(|game| i64::from(game.score)).collect::<Vec<_>>(), "=i8", None)
     }
 
     /// The number of steps of each game so far: shape (n,), int64.
     #[getter]
     fn num_steps<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        copied_array(py, &self.env.num_steps().map(i64::from).collect::<Vec<_>>(), "=i8", None)
+        let counts: Vec<i64> = self.env.games().iter().map(|game| game.num_steps.into()).collect();
+        copied_array(py, &counts, "=i8", None)
     }
 
     /// Make a move in each game that is not over; return (rewards, over).
@@ -154,9 +155,9 @@ impl PyVectorEnv {
         let env = &mut self.env;
         let rewards = py
             .detach(|| {
-                let (mut moves, mut rewards) = (Vec::with_capacity(numbers.len()), vec![0; env.len()]);
+                let mut moves = Vec::with_capacity(numbers.len());
                 push_moves(&numbers, &mut moves)?;
-                env.step(&moves, illegal, &mut rewards).map(|()| rewards)
+                env.step(&moves, illegal)
             })
             .or_raise()?;
         Ok((copied_array(py, &rewards, "=u4", None)?, copied_array(py, &self.over_bytes(), "|b1", None)?))
@@ -206,8 +207,9 @@ impl PyVectorEnv {
     /// >>> env.seed
     /// 2
     #[pyo3(signature = (seed=None))]
-    fn reset(&mut self, seed: Option<U64>) {
-        self.env.reset(seed.map_or(self.env.seed(), Bounded::get));
+    fn reset(&mut self, seed: Option<U64>) -> PyResult<()> {
+        self.env = VectorEnv::new(self.env.len(), seed.map_or(self.env.seed(), Bounded::get)).or_raise()?;
+        Ok(())
     }
 
     fn __repr__(&self) -> String {

@@ -6,7 +6,7 @@ use crate::error::{OrRaise, raised};
 use a2store::board::{Board, Move};
 use a2store::error::Error;
 use a2store::run::Branches;
-use a2store::selfplay::{write_legal, write_tokens};
+use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray};
@@ -138,7 +138,7 @@ pub(crate) fn tokens_array<'py>(py: Python<'py>, boards: &[Board], wide: bool) -
                 bytes.copy_from_slice(&i64::from(exp).to_ne_bytes());
             }
         } else {
-            write_tokens(boards, bytemuck::cast_slice_mut(bytes));
+            bytes.chunks_exact_mut(16).zip(boards).for_each(|(tokens, board)| tokens.copy_from_slice(&board.exps()));
         }
         Ok(())
     })?;
@@ -148,7 +148,9 @@ pub(crate) fn tokens_array<'py>(py: Python<'py>, boards: &[Board], wide: bool) -
 /// Returns legality masks as a new array, (n, 4) bool.
 pub(crate) fn legal_array<'py>(py: Python<'py>, masks: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     let bytes = PyByteArray::new_with(py, 4 * masks.len(), |bytes| {
-        write_legal(masks, bytemuck::cast_slice_mut(bytes));
+        for (legal, mask) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(masks) {
+            *legal = std::array::from_fn(|direction| mask >> direction & 1);
+        }
         Ok(())
     })?;
     array(bytes.as_any(), "|b1", 0, (masks.len(), Some(4)))

@@ -3,7 +3,7 @@
 use crate::archive::phases::{Phase, Phases};
 use crate::archive::schema::table_schema;
 use crate::archive::table_name::TableName;
-use crate::board::{Board, Move};
+use crate::board::Board;
 use crate::error::{Error, Result};
 use crate::run::Run;
 use crate::step_details::StepDetails;
@@ -45,7 +45,7 @@ impl StepsBatchBuilder<'_> {
         let phase = DictionaryArray::try_new(Int32Array::from(phase), names).map_err(Error::other)?;
         let legal: Vec<u8> = columns.joined(Run::ev_legal);
         let has_evs: Vec<bool> = columns.joined(Run::has_evs);
-        let moves: Vec<u8> = columns.joined(|run| Move::as_bytes(run.moves()));
+        let moves: Vec<u8> = columns.joined(|run| bytemuck::cast_slice(run.moves()));
         let mut step_index: Vec<u32> = Vec::with_capacity(num_rows);
         for (_, run) in runs {
             match run.step_indices() {

@@ -1,10 +1,9 @@
 //! The order of commits among writers that no lock excludes.
 
 use super::backend::Backend;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::system::cancellation::CancellationToken;
 use crate::system::process::lock;
-use crate::system::random;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -89,5 +88,5 @@ impl Queue {
 
 /// Returns a random number from 0 to 1.
 fn uniform() -> Result<f64> {
-    Ok(random::seed()? as f64 / u64::MAX as f64)
+    Ok(getrandom::u64().map_err(Error::other)? as f64 / u64::MAX as f64)
 }

@@ -6,7 +6,7 @@ use super::{Compression, PackStats};
 use crate::error::{Error, Result};
 use crate::format::files::mapped::open_file;
 use crate::format::run_file::{MAX_RUN_BYTES, RunFormat, decode_run};
-use crate::system::publish::{Destination, Staged};
+use crate::system::publish::{Staged, destination, parent};
 use derive_setters::Setters;
 use std::fs::File;
 use std::io::{self, Read};
@@ -147,12 +147,9 @@ impl PackBuilder {
         if !(1..=MAX_ALIGN).contains(&options.align) {
             return Err(Error::argument("align", format!("1..={MAX_ALIGN}"), options.align));
         }
-        let (output, folder) = match Destination::of(output.as_ref())? {
-            Destination::File { path, folder } => (path, folder),
-            Destination::Stream(path) => {
-                let reason = "a pack cannot be written to a pipe or a device";
-                return Err(Error::io(path, io::Error::new(io::ErrorKind::NotSeekable, reason)));
-            }
+        let Some(output) = destination(output.as_ref())? else {
+            let reason = "a pack cannot be written to a pipe or a device";
+            return Err(Error::io(output, io::Error::new(io::ErrorKind::NotSeekable, reason)));
         };
         // Replaces an existing file only if it is a pack, so that a wrong path cannot overwrite a run file.
         if output.metadata().is_ok_and(|metadata| metadata.len() > 0) {
@@ -165,7 +162,7 @@ impl PackBuilder {
         }
         let data_start = data_start(FIRST_CAPACITY, options.align);
         Ok(PackBuilder {
-            staged: Staged::new(&folder)?,
+            staged: Staged::new(parent(&output))?,
             output,
             options,
             entries: Vec::new(),

@@ -23,10 +23,10 @@ pub(super) fn direction(number: u8) -> Move {
     Move::from_index(number).unwrap_or(Move::Up)
 }
 
-/// Returns the symmetry with this number.
+/// Returns the symmetry with this number, 0 to 7.
 #[inline(always)]
 pub(super) fn symmetry(number: u8) -> Symmetry {
-    Symmetry::from_index(number).unwrap_or(Symmetry::Identity)
+    Symmetry::ALL[usize::from(number & 7)]
 }
 
 /// Returns the second argument of each row if it is a move, a symmetry or a cell, else 0.

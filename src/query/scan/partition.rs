@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 pub(crate) struct Partition {
     receiver: mpsc::Receiver<PartitionMessage>,
     task: JoinHandle<()>,
-    threads: Threads,
+    threads: Arc<Threads>,
 }
 
 impl Partition {
@@ -33,7 +33,7 @@ impl Partition {
     ) -> Result<Partition> {
         let (sender, receiver) = mpsc::channel(ahead);
         let threads = runtime()?;
-        let task = threads.spawn(send_batches(Arc::clone(plan), Arc::clone(context), partition, sender));
+        let task = threads.handle().spawn(send_batches(Arc::clone(plan), Arc::clone(context), partition, sender));
         Ok(Partition { receiver, task, threads })
     }
 

@@ -204,7 +204,7 @@ impl Drop for TasksOfQuery {
         let tasks = unsafe { ManuallyDrop::take(&mut self.0) };
         // A forked process has inherited tasks of its parent.
         match runtime().map(|threads| self.1.is_current().then_some(threads)) {
-            Ok(Some(threads)) => drop(threads.spawn(async move { tasks.cancel() })),
+            Ok(Some(threads)) => drop(threads.handle().spawn(async move { tasks.cancel() })),
             _ => std::mem::forget(tasks),
         }
     }

@@ -46,35 +46,40 @@ fn drawn(env: &VectorEnv, random: &mut impl Rng) -> Vec<Move> {
     env.legal_moves().iter().map(&mut of).collect()
 }
 
+/// Returns the number of the game in a slot, its score and its number of steps.
+fn facts(env: &VectorEnv, slot: usize) -> (u64, u32, u32) {
+    let game = &env.games()[slot];
+    (game.number, game.score, game.num_steps)
+}
+
 #[test]
 fn steps_obey_the_rules() {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(9);
     let mut env = VectorEnv::new(50, 1).unwrap();
-    let mut rewards = vec![u32::MAX; 50];
     let mut scores = vec![0; 50];
     let mut num_over = 0;
     for step in 0..400 {
         let before = env.clone();
         let moves = drawn(&env, &mut random);
-        env.step(&moves, IllegalMoves::Refused, &mut rewards).unwrap();
+        let rewards = env.step(&moves, IllegalMoves::Refused).unwrap();
         for slot in 0..50 {
             let (old, new) = (before.boards()[slot], env.boards()[slot]);
-            if before.is_over(slot) {
+            if before.legal_moves()[slot] == 0 {
                 assert_eq!((old, rewards[slot]), (new, 0));
             } else {
                 let (after, earned) = naive_slide(old, moves[slot]);
                 assert!(after != old && after.spawns_into(new), "step {step}: {old} {:?} {new}", moves[slot]);
                 assert_eq!(rewards[slot], earned);
-                assert_eq!(env.game(slot).2, before.game(slot).2 + 1);
+                assert_eq!(env.games()[slot].num_steps, before.games()[slot].num_steps + 1);
             }
             scores[slot] += rewards[slot];
             assert_eq!(env.legal_moves()[slot], naive_legal(new));
         }
-        assert_eq!(env.scores().collect::<Vec<_>>(), scores);
+        assert_eq!(env.games().iter().map(|game| game.score).collect::<Vec<_>>(), scores);
         if step % 2 == 1 {
-            for slot in (0..50).filter(|&slot| env.is_over(slot)).collect::<Vec<_>>() {
+            for slot in (0..50).filter(|&slot| env.legal_moves()[slot] == 0).collect::<Vec<_>>() {
                 env.restart(slot);
-                assert_eq!(env.game(slot), (50 + num_over, 0, 0));
+                assert_eq!(facts(&env, slot), (50 + num_over, 0, 0));
                 assert_eq!(env.boards()[slot].num_empty(), 14);
                 scores[slot] = 0;
                 num_over += 1;
@@ -105,15 +110,14 @@ fn a_game_depends_only_on_its_number_and_moves() {
     // The games of three slots must equal the same games in seven slots.
     let play = |num_envs, num_games: u64| {
         let mut env = VectorEnv::new(num_envs, 5).unwrap();
-        let mut rewards = vec![0; num_envs];
         let mut finals = vec![None; num_games as usize];
         while finals.iter().any(Option::is_none) {
             let of = |board: &Board| Player::new(0).choose(*board).map_or(Move::Up, |(chosen, _)| chosen);
             let moves: Vec<Move> = env.boards().iter().map(of).collect();
-            env.step(&moves, IllegalMoves::Refused, &mut rewards).unwrap();
+            env.step(&moves, IllegalMoves::Refused).unwrap();
             for slot in 0..num_envs {
-                if env.is_over(slot) {
-                    let (number, score, num_steps) = env.game(slot);
+                if env.legal_moves()[slot] == 0 {
+                    let (number, score, num_steps) = facts(&env, slot);
                     if let Some(place) = finals.get_mut(number as usize) {
                         *place = Some((env.boards()[slot], score, num_steps));
                     }
@@ -136,60 +140,27 @@ fn illegal_moves_are_rejected_before_any_step_or_ignored() {
     let before = env.clone();
     let moves = [0, 2].map(|slot| Move::ALL[env.legal_moves()[slot].trailing_zeros() as usize]);
     let moves = [moves[0], Move::Left, moves[1]];
-    let mut rewards = [7; 3];
-    let message = env.step(&moves, IllegalMoves::Refused, &mut rewards).unwrap_err().to_string();
+    let message = env.step(&moves, IllegalMoves::Refused).unwrap_err().to_string();
     assert_eq!(
         message,
         "moves: expected down or right in row 1, found left, which does not change 2 4 . . / . . . . / . . . . / . . . ."
     );
-    assert_eq!((env.boards(), rewards), (before.boards(), [7; 3]));
-    env.step(&moves, IllegalMoves::Ignored, &mut rewards).unwrap();
-    assert_eq!((env.boards()[1], rewards[1], env.game(1)), (before.boards()[1], 0, (1, 0, 0)));
+    assert_eq!(env.boards(), before.boards());
+    let rewards = env.step(&moves, IllegalMoves::Ignored).unwrap();
+    assert_eq!((env.boards()[1], rewards[1], facts(&env, 1)), (before.boards()[1], 0, (1, 0, 0)));
     assert_ne!((env.boards()[0], env.boards()[2]), (before.boards()[0], before.boards()[2]));
-    assert!(env.step(&moves[..2], IllegalMoves::Ignored, &mut rewards).is_err());
+    assert!(env.step(&moves[..2], IllegalMoves::Ignored).is_err());
     for num_envs in [0, MAX_ENVS + 1] {
         assert!(VectorEnv::new(num_envs, 0).unwrap_err().to_string().starts_with("num_envs: expected 1..="));
     }
 }
 
 #[test]
-fn tokens_and_masks_match_the_boards() {
-    let mut env = VectorEnv::new(64, 3).unwrap();
-    let mut rewards = [0; 64];
-    let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
-    for _ in 0..60 {
-        let moves = drawn(&env, &mut random);
-        env.step(&moves, IllegalMoves::Refused, &mut rewards).unwrap();
-    }
-    let (mut tokens, mut legal) = ([[9; 16]; 64], [[9; 4]; 64]);
-    write_tokens(env.boards(), &mut tokens);
-    write_legal(env.legal_moves(), &mut legal);
-    for (slot, board) in env.boards().iter().enumerate() {
-        for (cell, token) in tokens[slot].into_iter().enumerate() {
-            assert_eq!(Some(token), board.exp(cell as u8));
-        }
-        for direction in Move::ALL {
-            let is_legal = naive_slide(*board, direction).0 != *board;
-            assert_eq!(legal[slot][direction as usize], u8::from(is_legal));
-        }
-    }
-    let mut all = [[9; 4]; 16];
-    write_legal(&(0..16).collect::<Vec<u8>>(), &mut all);
-    for (mask, legal) in all.into_iter().enumerate() {
-        assert_eq!(legal, [0, 1, 2, 3].map(|bit| (mask >> bit & 1) as u8));
-    }
-}
-
-#[test]
-fn reset_restarts_the_games() {
-    let mut env = VectorEnv::new(4, 1).unwrap();
-    let first = env.boards().to_vec();
-    env.restart(2);
-    env.reset(2);
-    assert_ne!(env.boards(), first);
-    env.reset(1);
-    assert_eq!((env.boards(), env.num_games()), (first.as_slice(), 4));
-    assert_eq!(env.numbers().collect::<Vec<_>>(), [0, 1, 2, 3]);
+fn a_seed_determines_the_first_games() {
+    let env = VectorEnv::new(4, 1).unwrap();
+    assert_ne!(env.boards(), VectorEnv::new(4, 2).unwrap().boards());
+    assert_eq!((env.boards(), env.num_games()), (VectorEnv::new(4, 1).unwrap().boards(), 4));
+    assert_eq!(env.games().iter().map(|game| game.number).collect::<Vec<_>>(), [0, 1, 2, 3]);
     // A first board has two tiles, and a tenth of the tiles are 4s.
     let env = VectorEnv::new(20_000, 0).unwrap();
     let tiles: Vec<u8> = env.boards().iter().flat_map(|board| board.exps()).filter(|&exp| exp > 0).collect();

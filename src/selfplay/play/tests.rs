@@ -2,6 +2,7 @@ use super::*;
 use crate::run::{Run, RunMeta};
 use crate::selfplay::RecorderOptions;
 use crate::selfplay::recorder::{FinishedGame, Sink, SinkFormat};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 fn never() -> &'static CancellationToken {
@@ -30,10 +31,10 @@ fn first_legal(positions: Positions<'_>) -> Result<Choices> {
 struct CollectingSink(Arc<Mutex<Vec<Run>>>);
 
 impl Sink for CollectingSink {
-    fn write(&mut self, games: &Arc<Vec<FinishedGame>>) -> Result<()> {
+    fn write(&mut self, games: &Arc<Vec<FinishedGame>>) -> Result<Vec<PathBuf>> {
         let runs = games.iter().map(|game| game.to_run(&RunMeta::default())).collect::<Result<Vec<_>>>()?;
         self.0.lock().unwrap().extend(runs);
-        Ok(())
+        Ok(Vec::new())
     }
     fn num_bytes(&self) -> u64 {
         0

@@ -4,7 +4,7 @@ use super::buffer::FinishedGame;
 use super::options::RecorderOptions;
 use super::sink::{Sink, SinkFormat};
 use crate::archive::{Archive, IngestOptions, TableName};
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::format::{Container, RunSource, SourceFacts, SourceFormat, SourceRun};
 use crate::run::RunMeta;
 use crate::system::cancellation::CancellationToken;
@@ -43,14 +43,14 @@ impl ArchiveSink {
 }
 
 impl Sink for ArchiveSink {
-    fn write(&mut self, games: &Arc<Vec<FinishedGame>>) -> Result<()> {
+    fn write(&mut self, games: &Arc<Vec<FinishedGame>>) -> Result<Vec<PathBuf>> {
         let source = Box::new(Games { games: Arc::clone(games), meta: self.meta.clone() });
         let (path, session) = (PathBuf::from(&*self.session), Some(Arc::clone(&self.session)));
         let runs = Container { source, path, format: SourceFormat::Session, session };
         let options = IngestOptions { strict: true, ..IngestOptions::default() };
         // Compares ids, so that games of a commit that was written but not confirmed are not added again.
         self.archive.ingest_recorded(&Arc::new(runs), &options, &(), CancellationToken::never())?;
-        Ok(())
+        Ok(Vec::new())
     }
 
     fn num_bytes(&self) -> u64 {
@@ -88,9 +88,7 @@ impl RunSource for Games {
     }
 
     fn read(&self, index: usize) -> Result<SourceRun<'_>> {
-        match self.games.get(index) {
-            Some(game) => game.to_run(&self.meta).map(SourceRun::Run),
-            None => Err(ErrorKind::IndexOutOfBounds { index: index as i128, len: self.games.len() as u64 }.into()),
-        }
+        let game = self.games.get(index).ok_or_else(|| Error::no_index(index, self.games.len()))?;
+        game.to_run(&self.meta).map(SourceRun::Run)
     }
 }

@@ -45,12 +45,6 @@ impl GameRecording {
     /// - The error of a failed rotation, if memory is used up.
     #[inline]
     pub fn push(&mut self, board: Board, action: Option<Move>, ev: Option<Branches>) -> Result<()> {
-        if self.skip > 0 && self.game.num_steps < u32::MAX && (action.is_some() || !self.shared.format.with_action) {
-            self.skip -= 1;
-            self.game.num_steps += 1;
-            self.game.last = Some(board);
-            return Ok(());
-        }
         self.push_all(std::iter::once((board, action, ev)))
     }
 

@@ -2,15 +2,14 @@
 
 use super::archive_sink::ArchiveSink;
 use super::game::GameRecording;
-use super::options::RecorderOptions;
+use super::options::{RecorderOptions, RecorderStats};
 use super::session_sink::SessionSink;
 use super::shared::SharedRecorder;
 use super::sink::Sink;
-use super::stats::RecorderStats;
 use crate::archive::Archive;
 use crate::error::{Error, ErrorKind, Result};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use tracing::{info, warn};
 
@@ -47,7 +46,7 @@ pub struct Recorder(Arc<RecorderHandle>);
 #[derive(Debug)]
 struct RecorderHandle {
     shared: Arc<SharedRecorder>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Recorder {
@@ -101,7 +100,7 @@ impl Recorder {
         let rotating = shared.clone();
         let thread = std::thread::Builder::new().name("a2store-recorder".into());
         let thread = thread.spawn(move || rotating.rotate_when_due()).map_err(Error::from)?;
-        Ok(Recorder(Arc::new(RecorderHandle { shared, thread: Mutex::new(Some(thread)) })))
+        Ok(Recorder(Arc::new(RecorderHandle { shared, thread: Some(thread) })))
     }
 
     /// Begins a game. If memory is used up, it waits for a rotation.
@@ -135,11 +134,7 @@ impl Recorder {
     /// [`ErrorKind::Argument`] if the recorder is closed, and the error of a failed write. The games then stay in
     /// memory, and the next rotation writes them.
     pub fn rotate(&self) -> Result<u64> {
-        let shared = &self.0.shared;
-        shared.check_process()?;
-        shared.lock().check_open()?;
-        shared.rotate()?;
-        Ok(shared.lock().stats.durable)
+        self.0.shared.rotate()
     }
 
     /// Ends the recording: writes all ended games. Running games can no longer end. Returns the final counters.
@@ -147,7 +142,6 @@ impl Recorder {
     /// # Errors
     /// The error of a failed write. The recorder then stays open, and can be closed again.
     pub fn close(&self) -> Result<RecorderStats> {
-        self.0.shared.check_process()?;
         self.0.shared.close()
     }
 
@@ -174,7 +168,7 @@ impl Drop for RecorderHandle {
             warn!(target: "a2store::recorder", tag = shared.options.tag, %error, "lost games that could not be written");
             shared.give_up();
         }
-        if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }

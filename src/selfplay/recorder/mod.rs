@@ -8,7 +8,7 @@
 //! | file | owns |
 //! | --- | --- |
 //! | `handle` | [`Recorder`], the handle that callers hold |
-//! | `options`, `stats` | [`RecorderOptions`] and [`RecorderStats`] |
+//! | `options` | [`RecorderOptions`] and [`RecorderStats`] |
 //! | `game`, `rows` | [`GameRecording`], and the steps of a game in memory |
 //! | `buffer` | [`FinishedGame`], and [`SessionBuffer`]: the games that the next rotation writes |
 //! | `shared` | the state that handles and games share: limits, memory and rotations |
@@ -26,16 +26,14 @@ mod rows;
 mod session_sink;
 mod shared;
 mod sink;
-mod stats;
 
 #[cfg(test)]
 pub(super) use buffer::FinishedGame;
 pub use game::GameRecording;
 pub use handle::Recorder;
-pub use options::RecorderOptions;
+pub use options::{RecorderOptions, RecorderStats};
 #[cfg(test)]
 pub(super) use sink::{Sink, SinkFormat};
-pub use stats::RecorderStats;
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! The options of a recorder.
+//! The options and the counters of a recorder.
 
 use crate::error::{Error, Result};
 use derive_setters::Setters;
@@ -49,6 +49,32 @@ pub struct RecorderOptions {
     pub with_action: bool,
 }
 
+/// The counters of a recorder.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RecorderStats {
+    /// The number of games that have begun.
+    pub begun: u64,
+    /// The number of running games. When a recorder is closed, these games are lost.
+    pub live: u64,
+    /// The number of games that ended and are kept.
+    pub ended: u64,
+    /// The number of games that were abandoned, or rejected at their end.
+    pub abandoned: u64,
+    /// The number of kept steps of ended games.
+    pub steps: u64,
+    /// The number of durable games: all games whose id is below it.
+    pub durable: u64,
+    /// The number of rotations that wrote games.
+    pub rotations: u64,
+    /// The size of everything written, in bytes.
+    pub disk_bytes: u64,
+    /// The memory of all steps that are not yet written, in bytes.
+    pub ram_bytes: u64,
+    /// The error of the last rotation, if it failed. The games stay in memory, and the next rotation writes them.
+    pub failure: Option<String>,
+}
+
 /// The metadata keys that the recorder sets itself.
 const OWN_KEYS: [&str; 6] = ["model", "engine", "sample_rate", "writer", "started", "ended"];
 /// Most file systems limit a name to 255 bytes, which includes the time before the tag.
@@ -88,21 +114,17 @@ impl RecorderOptions {
             let expected = format!("1 to {MAX_TAG_LEN} letters, digits and any of ._+-, not a dot first");
             return Err(Error::argument("tag", expected, format!("{tag:?}")));
         }
-        if self.sample_rate == 0 {
-            return Err(Error::argument("sample_rate", "at least 1", 0));
-        }
-        if self.rotate_steps == 0 {
-            return Err(Error::argument("rotate_steps", "at least 1", 0));
-        }
+        let at_least = |least: u64, name, value: Option<u64>| match value.filter(|&value| value < least) {
+            Some(value) => Err(Error::argument(name, format!("at least {least}"), value)),
+            None => Ok(()),
+        };
+        at_least(1, "sample_rate", Some(self.sample_rate.into()))?;
+        at_least(1, "rotate_steps", Some(self.rotate_steps))?;
         if self.rotate_every.is_some_and(|every| every.is_zero()) {
             return Err(Error::argument("rotate_secs", "seconds above 0", "0"));
         }
-        if let Some(mb) = self.max_ram_mb.filter(|&mb| mb < MIN_RAM_MB) {
-            return Err(Error::argument("max_ram_mb", format!("at least {MIN_RAM_MB}"), mb));
-        }
-        if self.max_disk_mb == Some(0) {
-            return Err(Error::argument("max_disk_mb", "at least 1", 0));
-        }
+        at_least(MIN_RAM_MB, "max_ram_mb", self.max_ram_mb)?;
+        at_least(1, "max_disk_mb", self.max_disk_mb)?;
         let mut keys = std::collections::HashSet::from(OWN_KEYS);
         if let Some((key, _)) = entries.iter().find(|(key, _)| !keys.insert(key)) {
             return Err(Error::argument("entries", "unique keys that the recorder does not set itself", key));

@@ -26,9 +26,6 @@ const HAS_EVS: u8 = 8;
 #[derive(Clone, Debug, Default)]
 pub(super) struct GameRows {
     blocks: Vec<Block>,
-    /// The block of the next row, and its offset in the block.
-    block: usize,
-    offset: usize,
     len: u32,
     with_evs: bool,
 }
@@ -56,10 +53,8 @@ impl GameRows {
     /// Returns how many blocks are missing for this many more rows.
     #[inline]
     pub(super) fn missing_blocks(&self, rows: usize) -> usize {
-        let per_block = BLOCK_LEN / self.stride();
-        let here = self.blocks.get(self.block).map_or(0, |_| (BLOCK_LEN - self.offset) / self.stride());
-        let later = self.blocks.len().saturating_sub(self.block + 1) * per_block;
-        rows.saturating_sub(here + later).div_ceil(per_block)
+        let needed = (self.len as usize).saturating_add(rows).div_ceil(BLOCK_LEN / self.stride());
+        needed.saturating_sub(self.blocks.len())
     }
 
     pub(super) fn add_blocks(&mut self, count: usize) {
@@ -70,11 +65,10 @@ impl GameRows {
     #[inline]
     pub(super) fn push(&mut self, board: Board, action: Option<Move>, branches: Option<Branches>) {
         let stride = self.stride();
-        if self.offset + stride > BLOCK_LEN {
-            (self.block, self.offset) = (self.block + 1, 0);
-        }
-        let slot = self.blocks.get_mut(self.block).and_then(|block| block.get_mut(self.offset..self.offset + stride));
-        let Some(slot) = slot else { return };
+        let (place, per_block) = (self.len as usize, BLOCK_LEN / stride);
+        let block = self.blocks.get_mut(place / per_block);
+        let rows = block.and_then(|block| block.get_mut(place % per_block * stride..));
+        let Some(slot) = rows.and_then(|rows| rows.get_mut(..stride)) else { return };
         let mut said = action.map_or(NO_MOVE, |action| action as u8);
         slot[..8].copy_from_slice(&board.0.to_le_bytes());
         if let (Some(Branches { values, legal }), Some(slot)) = (branches, slot.get_mut(9..WITH_EVS)) {
@@ -82,7 +76,6 @@ impl GameRows {
             slot.copy_from_slice(bytemuck::cast_slice(&values));
         }
         slot[8] = said;
-        self.offset += stride;
         self.len += 1;
     }
 

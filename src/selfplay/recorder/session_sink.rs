@@ -8,7 +8,7 @@ use crate::format::{SessionOptions, SessionWriter, StagedFolder};
 use crate::run::RunMeta;
 use crate::system::clock;
 use crate::system::publish;
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,9 +20,10 @@ pub(super) struct SessionSink {
     options: RecorderOptions,
     /// The time at which the next session began.
     started: DateTime<Utc>,
-    sessions: Vec<PathBuf>,
     num_bytes: u64,
-    /// The number of games, first in the next write, that the last session has already. Its name may not be durable.
+    /// The sessions whose names may not be durable.
+    unsynced: Vec<PathBuf>,
+    /// The number of games, first in the next write, that these sessions have already.
     num_written: usize,
 }
 
@@ -44,8 +45,8 @@ impl SessionSink {
             folder: folder.to_owned(),
             options: options.clone(),
             started: clock::now(),
-            sessions: Vec::new(),
             num_bytes: 0,
+            unsynced: Vec::new(),
             num_written: 0,
         })
     }
@@ -64,7 +65,7 @@ impl SessionSink {
             _ => self.folder.join(format!("{time}-{number}_model={tag}")),
         }))?;
         self.num_bytes += len_of(&session);
-        self.sessions.push(session);
+        self.unsynced.push(session);
         self.started = clock::now();
         Ok(())
     }
@@ -76,14 +77,13 @@ impl SessionSink {
         if let Some(sha) = model_hash {
             model["sha"] = json!(sha);
         }
-        let time = |time: DateTime<Utc>| json!(time.to_rfc3339_opts(SecondsFormat::Millis, true));
         let known = [
             ("model", Some(model)),
             ("engine", engine.as_ref().map(|engine| json!(engine))),
             ("sample_rate", Some(json!(sample_rate))),
             ("writer", Some(json!(concat!("a2store ", env!("CARGO_PKG_VERSION"))))),
-            ("started", Some(time(self.started))),
-            ("ended", Some(time(clock::now()))),
+            ("started", Some(json!(clock::text(self.started)))),
+            ("ended", Some(json!(clock::text(clock::now())))),
         ];
         let known = known.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
         known.chain(entries.iter().cloned()).collect()
@@ -91,7 +91,7 @@ impl SessionSink {
 }
 
 impl Sink for SessionSink {
-    fn write(&mut self, games: &Arc<Vec<FinishedGame>>) -> Result<()> {
+    fn write(&mut self, games: &Arc<Vec<FinishedGame>>) -> Result<Vec<PathBuf>> {
         let new = games.get(self.num_written..).unwrap_or_default();
         if !new.is_empty() {
             self.write_session(new)?;
@@ -99,15 +99,11 @@ impl Sink for SessionSink {
         }
         publish::sync(&self.folder)?;
         self.num_written = 0;
-        Ok(())
+        Ok(std::mem::take(&mut self.unsynced))
     }
 
     fn num_bytes(&self) -> u64 {
         self.num_bytes
-    }
-
-    fn sessions(&self) -> &[PathBuf] {
-        &self.sessions
     }
 
     fn format(&self) -> SinkFormat {

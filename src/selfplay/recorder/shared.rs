@@ -4,13 +4,11 @@
 //! access, so a rotation blocks no push unless the memory is used up.
 
 use super::buffer::{FinishedGame, GAME_COST, SessionBuffer};
-use super::options::RecorderOptions;
+use super::options::{RecorderOptions, RecorderStats};
 use super::rows::GameRows;
 use super::sink::{Sink, SinkFormat};
-use super::stats::RecorderStats;
 use crate::error::{Error, ErrorKind, Result};
-use crate::system::process::ProcessId;
-use crate::system::process::lock;
+use crate::system::process::{ProcessId, lock};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -217,9 +215,12 @@ impl SharedRecorder {
         Ok(state)
     }
 
-    /// Writes all ended games. After an error they stay in the buffer.
-    pub(super) fn rotate(&self) -> Result<()> {
-        self.rotate_into(&mut **lock(&self.sink))
+    /// Writes all ended games, and returns the number of durable games. After an error they stay in the buffer.
+    pub(super) fn rotate(&self) -> Result<u64> {
+        self.check_process()?;
+        self.lock().check_open()?;
+        self.rotate_into(&mut **lock(&self.sink))?;
+        Ok(self.lock().stats.durable)
     }
 
     fn rotate_into(&self, sink: &mut dyn Sink) -> Result<()> {
@@ -237,22 +238,25 @@ impl SharedRecorder {
             thread.join().unwrap_or_else(|_| Err(Error::other("the thread that wrote the games panicked")))
         });
         buffer.games = Arc::unwrap_or_clone(games);
-        if let Err(error) = written {
-            warn!(
-                target: "a2store::recorder",
-                tag = self.options.tag,
-                games = num_games,
-                %error,
-                "could not write games; they stay in memory, and a later rotation writes them"
-            );
-            let mut state = self.lock();
-            let later = std::mem::replace(&mut state.buffer, buffer);
-            state.buffer.append(later);
-            state.stats.failure = Some(error.to_string());
-            state.not_before = Instant::now().checked_add(PAUSE_AFTER_FAILURE);
-            self.wake.notify_one();
-            return Err(error);
-        }
+        let sessions = match written {
+            Ok(sessions) => sessions,
+            Err(error) => {
+                warn!(
+                    target: "a2store::recorder",
+                    tag = self.options.tag,
+                    games = num_games,
+                    %error,
+                    "could not write games; they stay in memory, and a later rotation writes them"
+                );
+                let mut state = self.lock();
+                let later = std::mem::replace(&mut state.buffer, buffer);
+                state.buffer.append(later);
+                state.stats.failure = Some(error.to_string());
+                state.not_before = Instant::now().checked_add(PAUSE_AFTER_FAILURE);
+                self.wake.notify_one();
+                return Err(error);
+            }
+        };
         info!(target: "a2store::recorder", tag = self.options.tag, games = num_games, steps, "wrote games");
         let mut state = self.lock();
         state.stats.ram_bytes -= buffer.ram;
@@ -260,7 +264,7 @@ impl SharedRecorder {
         state.stats.durable += num_games as u64;
         state.stats.rotations += 1;
         state.stats.disk_bytes = sink.num_bytes();
-        state.sessions = sink.sessions().to_vec();
+        state.sessions.extend(sessions);
         (state.stats.failure, state.unreported, state.not_before) = (None, None, None);
         Ok(())
     }
@@ -304,6 +308,7 @@ impl SharedRecorder {
 
     /// Writes all ended games and closes the recorder. After an error it is open again.
     pub(super) fn close(&self) -> Result<RecorderStats> {
+        self.check_process()?;
         let mut sink = lock(&self.sink);
         let mut state = self.lock();
         if state.phase == Phase::Closed {
@@ -327,24 +332,21 @@ impl SharedRecorder {
             seconds = self.started.elapsed().as_secs_f64(),
             "closed a recorder"
         );
-        self.end(&mut state);
+        drop(state);
+        self.give_up();
         Ok(stats)
     }
 
     /// Ends the recorder, even if it has unwritten games.
     pub(super) fn give_up(&self) {
-        self.end(&mut self.lock());
-    }
-
-    fn end(&self, state: &mut RecorderState) {
-        state.phase = Phase::Closed;
+        self.lock().phase = Phase::Closed;
         self.wake.notify_all();
     }
 }
 
 impl RecorderState {
     /// Returns an error unless the recorder is open.
-    pub(super) fn check_open(&self) -> Result<()> {
+    fn check_open(&self) -> Result<()> {
         match self.phase {
             Phase::Open => Ok(()),
             Phase::Closing | Phase::Closed => Err(Error::argument("recorder", "an open recorder", "a closed one")),

@@ -10,17 +10,12 @@ use std::sync::Arc;
 ///
 /// The recorder calls it from one thread at a time, with games in the order of their ids.
 pub(crate) trait Sink: Debug + Send {
-    /// Makes games durable. After an error, the recorder passes the same games again, followed by later ones, and the
-    /// sink must not store any game twice.
-    fn write(&mut self, games: &Arc<Vec<FinishedGame>>) -> Result<()>;
+    /// Makes games durable, and returns the sessions that now have them; none in an archive. After an error, the
+    /// recorder passes the same games again, followed by later ones, and the sink must not store any game twice.
+    fn write(&mut self, games: &Arc<Vec<FinishedGame>>) -> Result<Vec<PathBuf>>;
 
     /// Returns the size on disk of everything written, in bytes.
     fn num_bytes(&self) -> u64;
-
-    /// Returns the sessions that were written.
-    fn sessions(&self) -> &[PathBuf] {
-        &[]
-    }
 
     fn format(&self) -> SinkFormat;
 }

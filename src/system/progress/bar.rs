@@ -10,9 +10,6 @@ use std::time::{Duration, Instant};
 /// The time between two lines, unless the environment sets it.
 const PERIOD: Duration = Duration::from_secs(5);
 
-/// The environment variable with the seconds between two lines.
-const PERIOD_VARIABLE: &str = "A2STORE_PROGRESS_SECONDS";
-
 /// Progress on standard error: a bar in a terminal, otherwise a plain line every few seconds. Both show the
 /// rate and the time left, and print warnings.
 ///
@@ -42,7 +39,7 @@ impl ProgressBar {
         if stderr().is_terminal() {
             return ProgressBar::new(ProgressDrawTarget::stderr(), None);
         }
-        let seconds = std::env::var(PERIOD_VARIABLE).ok().and_then(|text| text.parse().ok());
+        let seconds = std::env::var("A2STORE_PROGRESS_SECONDS").ok().and_then(|text| text.parse().ok());
         let period = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or(PERIOD);
         ProgressBar::new(ProgressDrawTarget::hidden(), Some(period))
     }

@@ -10,19 +10,15 @@ pub use bar::ProgressBar;
 pub trait Progress: Sync {
     /// Reports that the work has begun and is expected to take `total` units.
     fn begin(&self, what: &'static str, unit: Unit, total: u64);
-    /// Reports that the expected total grew by `by` units.
-    fn expect(&self, by: u64) {
-        let _ = by;
-    }
+    /// Reports that the expected total grew by this many units.
+    fn expect(&self, _by: u64) {}
     /// Reports that `by` more units are done.
     fn advance(&self, by: u64);
     /// Reports that the work has ended, with or without success.
     fn end(&self);
-    /// Reports a problem in the input that does not affect the result. `text` names the file. If work is repeated, its
-    /// warnings may be repeated too.
-    fn warn(&self, text: &str) {
-        let _ = text;
-    }
+    /// Reports a problem in the input that does not affect the result. The text names the file. If work is repeated,
+    /// its warnings may be repeated too.
+    fn warn(&self, _text: &str) {}
 }
 
 /// The unit of a [`Progress`] report.
