@@ -9,22 +9,6 @@ use datafusion::logical_expr::expr::{Cast, TryCast};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::prelude::SQLOptions;
 
-/// DataFusion's scalar functions that statements cannot call. They reveal files or the host, or make values of
-/// any size from a few words.
-pub(in crate::query) const EXCLUDED: [&str; 11] = [
-    "array_repeat",
-    "array_resize",
-    "arrow_metadata",
-    "cast_to_type",
-    "file_row_index",
-    "generate_series",
-    "input_file_name",
-    "range",
-    "repeat",
-    "try_cast_to_type",
-    "version",
-];
-
 /// Checks a plan before it is analyzed.
 pub(in crate::query) fn check(plan: &LogicalPlan) -> DataFusionResult<()> {
     let read_only = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
@@ -39,10 +23,6 @@ pub(in crate::query) fn check(plan: &LogicalPlan) -> DataFusionResult<()> {
 
 fn check_part(part: &Expr) -> Result<()> {
     match part {
-        // Operators and syntax become functions too, without a lookup in the registry.
-        Expr::ScalarFunction(call) if EXCLUDED.contains(&call.name()) => {
-            Err(Error::refused(format!("the function {}", call.name()), "it is not supported"))
-        }
         Expr::Cast(Cast { field, .. }) | Expr::TryCast(TryCast { field, .. }) if is_wide(field.data_type()) => {
             let why = format!("expected at most {MAX_FIXED} values in a fixed-size list");
             Err(Error::refused(format!("the type {}", field.data_type()), why))
@@ -58,9 +38,6 @@ fn check_part(part: &Expr) -> Result<()> {
         Expr::WindowFunction(window) if ["array_agg", "string_agg"].contains(&window.fun.name()) => {
             let what = format!("the function {} over a window", window.fun.name());
             Err(Error::refused(what, "each row would hold all rows before it"))
-        }
-        Expr::ScalarVariable(_, names) => {
-            Err(Error::refused(format!("the variable {}", names.join(".")), "a query cannot read settings"))
         }
         _ => Ok(()),
     }
