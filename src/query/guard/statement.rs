@@ -79,18 +79,11 @@ fn parse(text: &str, state: &SessionState) -> Result<Parsed> {
 
 /// Returns the query of a statement, or the error for a statement that does more than read.
 fn query_of(parsed: &mut Parsed) -> Result<&mut Statement> {
-    let statement = match parsed {
-        Parsed::Statement(statement) => statement.as_mut(),
-        Parsed::Explain(_) => return Err(not_a_query("EXPLAIN")),
-        other => return Err(not_a_query(&first_words(&other.to_string()))),
+    let what = match parsed {
+        Parsed::Statement(statement) if matches!(**statement, Statement::Query(_)) => return Ok(statement.as_mut()),
+        Parsed::Explain(_) => "EXPLAIN".to_owned(),
+        other => first_words(&other.to_string()),
     };
-    match statement {
-        Statement::Query(_) => Ok(statement),
-        other => Err(not_a_query(&first_words(&other.to_string()))),
-    }
-}
-
-fn not_a_query(what: &str) -> Error {
     let why = match what.split_whitespace().next().map(str::to_uppercase).as_deref() {
         Some("DESCRIBE" | "DESC" | "SHOW") => {
             "the tables are steps, runs and annotations: `a2store schema ARCHIVE` and archive.schema(\"steps\") list their columns"
@@ -98,7 +91,7 @@ fn not_a_query(what: &str) -> Error {
         Some("EXPLAIN") => "the option --explain and the method `explain` of a query return its plan",
         _ => "a query only reads: expected one SELECT, WITH or VALUES",
     };
-    Error::refused(what, why)
+    Err(Error::refused(what, why))
 }
 
 /// Rewrites of a statement: the unary minus, functions of other engines that DataFusion lacks, functions that return
