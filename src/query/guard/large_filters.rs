@@ -5,7 +5,6 @@
 
 use crate::error::Error;
 use crate::query::engine::errors::external;
-use datafusion::common::Column;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result as DataFusionResult};
 use datafusion::logical_expr::{Expr, LogicalPlan};
@@ -28,10 +27,8 @@ fn largest_filter(plan: &LogicalPlan) -> DataFusionResult<u64> {
     let (mut largest, mut largest_column, mut is_correlated) = (0, 0, false);
     plan.apply_with_subqueries(|node| {
         node.apply_expressions(|expr| {
-            expr.apply(|part| {
-                is_correlated |= matches!(part, Expr::OuterReferenceColumn(..));
-                Ok(TreeNodeRecursion::Continue)
-            })
+            is_correlated |= expr.contains_outer();
+            Ok(TreeNodeRecursion::Continue)
         })?;
         largest_column = columns(node)?.into_iter().fold(largest_column, u64::max);
         let filters: Vec<&Expr> = match node {
@@ -63,51 +60,28 @@ impl<'a> Inputs<'a> {
     fn size(&self, expr: &Expr) -> DataFusionResult<u64> {
         let mut size = 0_u64;
         expr.apply(|part| {
-            size = size.saturating_add(match part {
-                Expr::Column(column) => self.column(column),
-                _ => 1,
+            let column = part.try_as_col().and_then(|column| {
+                self.0.iter().find_map(|(schema, sizes)| sizes.get(schema.maybe_index_of_column(column)?).copied())
             });
+            size = size.saturating_add(column.unwrap_or(1));
             Ok(TreeNodeRecursion::Continue)
         })?;
         Ok(size)
-    }
-
-    fn column(&self, column: &Column) -> u64 {
-        let find = |(schema, sizes): &(&DFSchema, Vec<u64>)| {
-            schema.maybe_index_of_column(column).and_then(|index| sizes.get(index).copied())
-        };
-        self.0.iter().find_map(find).unwrap_or(1)
     }
 }
 
 /// Returns the size of each column of a node's result.
 fn columns(plan: &LogicalPlan) -> DataFusionResult<Vec<u64>> {
-    let of = |exprs: &[Expr]| {
-        let inputs = Inputs::of(plan)?;
-        exprs.iter().map(|expr| inputs.size(expr)).collect::<DataFusionResult<Vec<u64>>>()
-    };
-    Ok(match plan {
+    let (inputs, num_columns) = (Inputs::of(plan)?, plan.schema().fields().len());
+    let of = |exprs: &[Expr]| exprs.iter().map(|expr| inputs.size(expr)).collect::<DataFusionResult<Vec<u64>>>();
+    let below = inputs.0.iter().flat_map(|(_, sizes)| sizes).copied();
+    let mut sizes = match plan {
         LogicalPlan::Projection(projection) => of(&projection.expr)?,
-        LogicalPlan::Aggregate(aggregate) => {
-            let mut sizes = of(&aggregate.group_expr)?;
-            sizes.resize(plan.schema().fields().len(), 1);
-            sizes
-        }
+        LogicalPlan::Aggregate(aggregate) => of(&aggregate.group_expr)?,
         // The origin of each column is not known here, so take the largest size.
-        LogicalPlan::Union(_) | LogicalPlan::Unnest(_) => {
-            let mut largest = 1;
-            for input in plan.inputs() {
-                largest = columns(input)?.into_iter().fold(largest, u64::max);
-            }
-            vec![largest; plan.schema().fields().len()]
-        }
-        _ => {
-            let mut sizes = Vec::new();
-            for input in plan.inputs() {
-                sizes.extend(columns(input)?);
-            }
-            sizes.resize(plan.schema().fields().len(), 1);
-            sizes
-        }
-    })
+        LogicalPlan::Union(_) | LogicalPlan::Unnest(_) => vec![below.max().unwrap_or(1); num_columns],
+        _ => below.collect(),
+    };
+    sizes.resize(num_columns, 1);
+    Ok(sizes)
 }
