@@ -14,7 +14,7 @@
 
 use super::columns::ExprRule;
 use arrow::datatypes::{DataType, TimeUnit};
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result as DataFusionResult, ScalarValue};
 use datafusion::functions::expr_fn::nullif;
 use datafusion::logical_expr::expr::{InList, ScalarFunction};
@@ -51,12 +51,9 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>>
             }
         }
         Expr::InSubquery(mut subquery) => {
-            let plan = without_distinct(&subquery.subquery.subquery)?;
-            let is_changed = plan.is_some();
-            if let Some(plan) = plan {
-                subquery.subquery.subquery = Arc::new(plan);
-            }
-            Ok(Transformed::new_transformed(Expr::InSubquery(subquery), is_changed))
+            let plan = without_distinct(Arc::unwrap_or_clone(subquery.subquery.subquery))?;
+            subquery.subquery.subquery = Arc::new(plan.data);
+            Ok(Transformed::new_transformed(Expr::InSubquery(subquery), plan.transformed))
         }
         Expr::InList(InList { expr, list, negated }) if has_columns(&list)? && !expr.is_volatile() => {
             let equal = list.into_iter().map(|value| expr.as_ref().clone().eq(value));
@@ -66,16 +63,12 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>>
         Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::And | Operator::Or), right })
             if loses_nulls(&left, op, &right) =>
         {
-            let right = right.transform_up(|part| match part {
-                Expr::InList(InList { expr, list, negated }) => {
-                    let expr = Box::new(opaque(*expr, schema)?.data);
-                    Ok(Transformed::yes(Expr::InList(InList { expr, list, negated })))
+            let value = listed(&right).map(|(value, _)| value.clone());
+            let right = right.transform_down(|part| {
+                if value.as_ref() != Some(&part) {
+                    return Ok(Transformed::no(part));
                 }
-                Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) => {
-                    let left = Box::new(opaque(*left, schema)?.data);
-                    Ok(Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right })))
-                }
-                other => Ok(Transformed::no(other)),
+                Ok(Transformed::new(opaque(part, schema)?.data, true, TreeNodeRecursion::Jump))
             })?;
             Ok(Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right: Box::new(right.data) })))
         }
@@ -125,17 +118,14 @@ fn listed(condition: &Expr) -> Option<(&Expr, bool)> {
     }
 }
 
-/// Returns the plan of a subquery without its DISTINCT; `None` if it has none.
-fn without_distinct(plan: &LogicalPlan) -> DataFusionResult<Option<LogicalPlan>> {
-    match plan {
-        LogicalPlan::Distinct(Distinct::All(input)) => Ok(Some(LogicalPlan::clone(input))),
+/// Returns the plan of a subquery without its DISTINCT.
+fn without_distinct(plan: LogicalPlan) -> DataFusionResult<Transformed<LogicalPlan>> {
+    plan.transform_down(|node| match node {
+        LogicalPlan::Distinct(Distinct::All(input)) => Ok(Transformed::complete(Arc::unwrap_or_clone(input))),
         // A cast to the type of the other side.
-        LogicalPlan::Projection(projection) => {
-            let input = without_distinct(&projection.input)?;
-            input.map(|input| plan.with_new_exprs(plan.expressions(), vec![input])).transpose()
-        }
-        _ => Ok(None),
-    }
+        LogicalPlan::Projection(_) => Ok(Transformed::no(node)),
+        node => Ok(Transformed::new(node, false, TreeNodeRecursion::Stop)),
+    })
 }
 
 /// Returns an expression of the same values that the optimizer does not see through.
