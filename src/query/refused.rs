@@ -221,8 +221,8 @@ pub(in crate::query) fn check_types(plan: &LogicalPlan) -> DataFusionResult<()> 
             && join.null_equality == NullEquality::NullEqualsNull
             && matches!(join.join_type, JoinType::LeftSemi | JoinType::LeftAnti)
         {
-            let (left, right) = (join.left.schema(), join.right.schema());
-            let mut types = left.fields().iter().zip(right.fields());
+            let differ = |left: &DataType, right: &DataType| !is_encoding_of(left, right) && *right != DataType::Null;
+            let mut types = join.left.schema().fields().iter().zip(join.right.schema().fields());
             refuse_if(types.any(|(left, right)| differ(left.data_type(), right.data_type())), &MIXED_SETS)?;
         }
         let schema = input_schema(node);
@@ -282,11 +282,6 @@ fn is_over_total(plan: &LogicalPlan) -> bool {
         LogicalPlan::SubqueryAlias(alias) => is_over_total(&alias.input),
         _ => false,
     }
-}
-
-/// Returns whether two types have different values, not only different encodings.
-fn differ(left: &DataType, right: &DataType) -> bool {
-    !is_encoding_of(left, right) && *right != DataType::Null
 }
 
 /// Returns a name as DataFusion compares it.

@@ -118,11 +118,8 @@ fn is_simple(dtype: &DataType) -> bool {
 fn is_large(dtype: &DataType) -> bool {
     match dtype {
         DataType::Dictionary(_, values) => is_large(values),
-        dtype => {
-            dtype.is_string()
-                || dtype.is_binary()
-                || matches!(dtype, DataType::List(_) | DataType::LargeList(_) | DataType::Map(..))
-        }
+        DataType::List(_) | DataType::LargeList(_) | DataType::Map(..) => true,
+        dtype => dtype.is_string() || dtype.is_binary(),
     }
 }
 

@@ -144,7 +144,7 @@ impl VisitorMut for Rewrites {
         self.depth -= 1;
         match expr {
             Expr::Function(function) => {
-                let name = function_name(function);
+                let name = bare_name(&function.name).unwrap_or_default();
                 replace_function(&name, function)?;
                 if COUNTS.contains(&name.as_str()) {
                     *expr = as_bigint(std::mem::replace(expr, Expr::value(Value::Null)));
@@ -192,11 +192,11 @@ fn as_bigint(expr: Expr) -> Expr {
     Expr::Cast { kind, expr: Box::new(expr), data_type, array, format: None }
 }
 
-/// Returns the name of a function as DataFusion looks it up.
-fn function_name(function: &Function) -> String {
-    match function.name.0.as_slice() {
-        [part] => part.as_ident().map(name_of).unwrap_or_default(),
-        _ => String::new(),
+/// Returns a name without qualifiers, as DataFusion looks it up.
+fn bare_name(name: &ObjectName) -> Option<String> {
+    match name.0.as_slice() {
+        [part] => part.as_ident().map(name_of),
+        _ => None,
     }
 }
 
@@ -392,35 +392,28 @@ impl Checks<'_> {
     }
 
     fn use_relation(&mut self, name: &ObjectName) -> ControlFlow<Box<Error>> {
-        let identifier = match name.0.as_slice() {
-            [part] => part.as_ident(),
-            _ => None,
-        };
-        let Some(identifier) = identifier else {
-            return refuse(&format!("the table {name}"), &self.what_there_is(None));
-        };
-        let known = name_of(identifier);
-        let made = self.names.iter().rev().find_map(|names| names.get(&known).copied());
-        if made.is_none() && !self.tables.contains(&known.as_str()) {
-            return refuse(&format!("the table {name}"), &self.what_there_is(Some(&known)));
+        let known = bare_name(name);
+        let made = self.names.iter().rev().find_map(|names| names.get(known.as_ref()?).copied());
+        let is_given = known.as_deref().is_some_and(|known| self.tables.contains(&known));
+        if let Some(num_tables) = made.or(is_given.then_some(1)) {
+            self.use_tables(num_tables);
+            return ControlFlow::Continue(());
         }
-        self.use_tables(made.unwrap_or(1));
-        ControlFlow::Continue(())
-    }
-
-    fn what_there_is(&self, asked: Option<&str>) -> String {
         // A name that is not in lower case needs quotes.
         let as_written = |name: &&str| if *name == name.to_lowercase() { (*name).into() } else { format!("{name:?}") };
         let names: Vec<String> = self.tables.iter().map(as_written).collect();
-        let hint = asked.map(|asked| did_you_mean(asked, names.iter().map(String::as_str))).unwrap_or_default();
-        format!("a query only reads these tables: {}{hint}", names.join(", "))
+        let hint = known.map(|known| did_you_mean(&known, names.iter().map(String::as_str))).unwrap_or_default();
+        let why = format!("a query only reads these tables: {}{hint}", names.join(", "));
+        refuse(&format!("the table {name}"), &why)
     }
 }
 
 /// Returns whether an expression makes a struct of columns. A struct of two equal structs has twice their type.
 fn makes_struct(expr: &Expr) -> bool {
     match expr {
-        Expr::Function(function) => ["struct", "named_struct", "row"].contains(&function_name(function).as_str()),
+        Expr::Function(function) => {
+            bare_name(&function.name).is_some_and(|name| ["struct", "named_struct", "row"].contains(&name.as_str()))
+        }
         Expr::Tuple(values) => !values.iter().all(|value| matches!(value, Expr::Value(_))),
         Expr::Struct { .. } | Expr::Dictionary(_) | Expr::Map(_) => true,
         _ => false,

@@ -13,7 +13,7 @@
 //! | `a / b`, `a % b` of integers and decimals | an error if any `b` is 0, even in a row that another condition excludes | `a / nullif(b, 0)`: null, as in DuckDB and SQLite | none: SQL leaves the order of evaluation open |
 
 use super::columns::ExprRule;
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result as DataFusionResult, ScalarValue};
 use datafusion::functions::expr_fn::nullif;
@@ -191,16 +191,11 @@ fn narrows(from: &DataType, to: &DataType) -> bool {
 
 /// Returns whether a cast rounds values.
 fn rounds(from: &DataType, to: &DataType) -> bool {
-    let fineness = |unit: &TimeUnit| match unit {
-        TimeUnit::Second => 0,
-        TimeUnit::Millisecond => 1,
-        TimeUnit::Microsecond => 2,
-        TimeUnit::Nanosecond => 3,
-    };
     match (from, to) {
         (DataType::Decimal128(_, from), DataType::Decimal128(_, to)) => to < from,
         (DataType::Decimal128(_, scale), to) => to.is_integer() && *scale > 0,
-        (DataType::Timestamp(from, _), DataType::Timestamp(to, _)) => fineness(to) < fineness(from),
+        // The finest unit is the greatest.
+        (DataType::Timestamp(from, _), DataType::Timestamp(to, _)) => to < from,
         _ => false,
     }
 }
