@@ -45,10 +45,6 @@ impl KeyLayout {
         (keys.iter().flatten().count() > 1).then_some(KeyLayout(keys))
     }
 
-    pub(super) fn has(&self, key: usize) -> bool {
-        self.0.get(key).is_some_and(Option::is_some)
-    }
-
     /// Packs the keys, in their order, into a number with this name.
     pub(super) fn pack(&self, keys: Vec<Expr>, name: &str) -> Expr {
         let places: Vec<KeyBits> = self.0.iter().flatten().cloned().collect();
@@ -177,7 +173,8 @@ mod tests {
     fn keys_that_fit_are_packed() {
         let (byte, word) = (field(DataType::UInt8, true), field(DataType::UInt32, false));
         let wide = field(DataType::UInt64, false);
-        let has = |keys: &[FieldRef]| layout(keys).map(|layout| (0..keys.len()).map(|key| layout.has(key)).collect());
+        let has =
+            |keys: &[FieldRef]| layout(keys).map(|layout| layout.0.iter().map(Option::is_some).collect::<Vec<_>>());
         assert_eq!(has(&[word.clone(), byte.clone()]), Some(vec![true, true]));
         assert_eq!(has(&[word.clone(), word.clone(), byte.clone()]), Some(vec![true, true, false]));
         assert_eq!(has(&[word.clone(), field(DataType::UInt32, true), byte.clone()]), Some(vec![true, false, true]));
