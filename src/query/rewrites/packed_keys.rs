@@ -8,8 +8,8 @@
 //! each group has exactly one number.
 
 use crate::query::engine::plan_function::PlanFunction;
-use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanBufferBuilder, UInt64Array};
-use arrow::buffer::NullBuffer;
+use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, UInt64Array};
+use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef, UInt8Type, UInt16Type, UInt32Type};
 use datafusion::common::{Column, Result as DataFusionResult, exec_err};
@@ -146,11 +146,8 @@ impl KeyBits {
         let (shift, null) = (self.shift, self.null_bit());
         let mask = (1 << self.bits) - 1;
         let values = numbers.values().iter().map(|number| number >> shift & mask).collect();
-        let nulls = (null != 0).then(|| {
-            let mut valid = BooleanBufferBuilder::new(numbers.len());
-            numbers.values().iter().for_each(|number| valid.append(number & null == 0));
-            NullBuffer::new(valid.finish())
-        });
+        let is_valid = |row: usize| numbers.values()[row] & null == 0;
+        let nulls = (null != 0).then(|| NullBuffer::new(BooleanBuffer::collect_bool(numbers.len(), is_valid)));
         // Each value fits its type, so the cast is exact.
         Ok(cast(&UInt64Array::new(values, nulls), self.field.data_type())?)
     }
