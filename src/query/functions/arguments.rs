@@ -40,7 +40,8 @@ pub(crate) enum ArgumentKind {
 }
 
 impl ArgumentKind {
-    pub(super) fn data_type(self) -> DataType {
+    /// Returns the natural type. Functions accept other types too, so no cast is needed.
+    pub(crate) fn data_type(self) -> DataType {
         match self {
             ArgumentKind::Board => DataType::UInt64,
             ArgumentKind::Ev => DataType::Float32,

@@ -298,16 +298,17 @@ impl Visitor for Checks<'_> {
         }
         self.num_tables.push(0);
         self.names.push(HashMap::new());
-        let refused = match query {
-            query if query.with.as_ref().is_some_and(|with| with.recursive) => ("WITH RECURSIVE", "it may never end"),
-            query if !query.locks.is_empty() => ("FOR UPDATE", "a query only reads, so it needs no locks"),
-            query if query.settings.is_some() => ("SETTINGS", "a query cannot configure the engine"),
-            query if query.format_clause.is_some() || query.for_clause.is_some() => {
-                ("FORMAT", "results are always Arrow")
+        match query {
+            query if query.with.as_ref().is_some_and(|with| with.recursive) => {
+                refuse("WITH RECURSIVE", "it may never end")
             }
-            query => return broken(refused::check_query(query)),
-        };
-        refuse(refused.0, refused.1)
+            query if !query.locks.is_empty() => refuse("FOR UPDATE", "a query only reads, so it needs no locks"),
+            query if query.settings.is_some() => refuse("SETTINGS", "a query cannot configure the engine"),
+            query if query.format_clause.is_some() || query.for_clause.is_some() => {
+                refuse("FORMAT", "results are always Arrow")
+            }
+            query => broken(refused::check_query(query)),
+        }
     }
 
     fn post_visit_query(&mut self, query: &Query) -> ControlFlow<Box<Error>> {

@@ -191,5 +191,6 @@ fn the_list_is_in_order() {
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), functions().len());
-    assert_eq!(function("ev_loss").argument_types()[..2], [DataType::UInt8, DataType::Float32]);
+    let types = function("ev_loss").arguments[..2].iter().map(|argument| argument.kind.data_type());
+    assert_eq!(types.collect::<Vec<_>>(), [DataType::UInt8, DataType::Float32]);
 }
