@@ -187,16 +187,6 @@ pub(in crate::query) fn check_plan(plan: &LogicalPlan) -> DataFusionResult<()> {
                 let is_last = last_limit.is_some_and(|last| std::ptr::eq(last, limit));
                 refuse_if(!is_last && !matches!(limit.get_skip_type()?, SkipType::Literal(0)), &OFFSET)?;
             }
-            LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.is_empty() && is_over_total(&aggregate.input) => {
-                let has_filter = |expr: &Expr| {
-                    expr.exists(|part| {
-                        Ok(matches!(part, Expr::AggregateFunction(function) if function.params.filter.is_some()))
-                    })
-                };
-                for expr in &aggregate.aggr_expr {
-                    refuse_if(has_filter(expr)?, &FILTER_OF_TOTAL)?;
-                }
-            }
             LogicalPlan::Filter(filter) => {
                 for condition in split_conjunction(&filter.predicate) {
                     check_in(condition, Place::Conjunct)?;
@@ -227,6 +217,7 @@ pub(in crate::query) fn check_types(plan: &LogicalPlan) -> DataFusionResult<()> 
         }
         let schema = input_schema(node);
         node.apply_expressions(|expr| {
+            refuse_if(matches!(node, LogicalPlan::Sort(_)) && compares_choices(expr)?, &COMPARED_KEY)?;
             expr.apply(|part| {
                 let outer = subquery_of(part).map_or(&[][..], |subquery| &subquery.outer_ref_columns);
                 for reference in outer {
@@ -250,13 +241,7 @@ pub(in crate::query) fn check_types(plan: &LogicalPlan) -> DataFusionResult<()> 
                 }
                 Ok(TreeNodeRecursion::Continue)
             })
-        })?;
-        if let LogicalPlan::Sort(sort) = node {
-            for key in &sort.expr {
-                refuse_if(compares_choices(&key.expr)?, &COMPARED_KEY)?;
-            }
-        }
-        Ok(TreeNodeRecursion::Continue)
+        })
     })?;
     Ok(())
 }
@@ -370,6 +355,12 @@ fn subquery_of(expr: &Expr) -> Option<&Subquery> {
 
 /// Refuses a part of an expression of `node`.
 fn check_part(part: &Expr, node: &LogicalPlan) -> DataFusionResult<()> {
+    if let (LogicalPlan::Aggregate(Aggregate { input, group_expr, .. }), Expr::AggregateFunction(function)) =
+        (node, part)
+    {
+        let is_of_total = group_expr.is_empty() && is_over_total(input);
+        refuse_if(is_of_total && function.params.filter.is_some(), &FILTER_OF_TOTAL)?;
+    }
     let Some(subquery) = subquery_of(part) else { return Ok(()) };
     let is_scalar = matches!(part, Expr::ScalarSubquery(_));
     refuse_if(!is_scalar && !matches!(node, LogicalPlan::Filter(_)), &OUTSIDE_WHERE)?;
