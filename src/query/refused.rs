@@ -138,35 +138,30 @@ fn has_multisets(body: &SetExpr) -> bool {
 /// Returns whether ORDER BY names a result column that has the name of another column, which GROUP BY casts. DataFusion
 /// names `CAST(x AS …)` like `x`, and prefers that to a result column.
 fn orders_by_cast(query: &ast::Query) -> bool {
-    fn cast_column(expr: &ast::Expr, in_cast: bool) -> Option<String> {
+    fn cast_columns(expr: &ast::Expr, in_cast: bool) -> Vec<String> {
         match expr {
-            ast::Expr::Nested(inner) => cast_column(inner, in_cast),
-            ast::Expr::Cast { expr: inner, .. } => cast_column(inner, true),
-            ast::Expr::Identifier(name) if in_cast => Some(name_of(name)),
-            ast::Expr::CompoundIdentifier(names) if in_cast => names.last().map(name_of),
-            _ => None,
-        }
-    }
-    fn keys_of(key: &ast::Expr) -> Vec<&ast::Expr> {
-        match key {
+            ast::Expr::Nested(inner) => cast_columns(inner, in_cast),
+            ast::Expr::Cast { expr: inner, .. } => cast_columns(inner, true),
+            ast::Expr::Identifier(name) if in_cast => vec![name_of(name)],
+            ast::Expr::CompoundIdentifier(names) if in_cast => names.last().map(name_of).into_iter().collect(),
             ast::Expr::GroupingSets(sets) | ast::Expr::Cube(sets) | ast::Expr::Rollup(sets) => {
-                sets.iter().flatten().flat_map(keys_of).collect()
+                sets.iter().flatten().flat_map(|key| cast_columns(key, false)).collect()
             }
-            key => vec![key],
+            _ => Vec::new(),
         }
     }
     let (SetExpr::Select(select), Some(order)) = (query.body.as_ref(), &query.order_by) else { return false };
     let (GroupByExpr::Expressions(keys, _), OrderByKind::Expressions(order)) = (&select.group_by, &order.kind) else {
         return false;
     };
-    let casts: Vec<String> = keys.iter().flat_map(keys_of).filter_map(|key| cast_column(key, false)).collect();
+    let casts: Vec<String> = keys.iter().flat_map(|key| cast_columns(key, false)).collect();
     let is_sorted_by = |name: &str| {
         order.iter().any(|key| matches!(&key.expr, ast::Expr::Identifier(sorted) if name_of(sorted) == name))
     };
     select.projection.iter().any(|item| match item {
         SelectItem::ExprWithAlias { expr, alias } => {
             let name = name_of(alias);
-            casts.contains(&name) && is_sorted_by(&name) && cast_column(expr, false).is_none_or(|column| column != name)
+            casts.contains(&name) && is_sorted_by(&name) && !cast_columns(expr, false).contains(&name)
         }
         _ => false,
     })

@@ -100,19 +100,15 @@ impl KeyBits {
 
     /// Packs a key into the numbers of the rows.
     fn add(&self, key: &dyn Array, numbers: &mut [u64]) -> DataFusionResult<()> {
-        if key.data_type() != self.field.data_type() || key.len() != numbers.len() {
-            let (name, expected, found) = (self.field.name(), self.field.data_type(), key.data_type());
-            return exec_err!(
-                "{name}: expected {} rows of {expected}, found {} rows of {found}",
-                numbers.len(),
-                key.len()
-            );
+        let (name, expected, found) = (self.field.name(), self.field.data_type(), key.data_type());
+        if found != expected || key.len() != numbers.len() {
+            let len = key.len();
+            return exec_err!("{name}: expected {} rows of {expected}, found {len} rows of {found}", numbers.len());
         }
         if key.null_count() > 0 && !self.field.is_nullable() {
-            let name = self.field.name();
             return exec_err!("GROUP BY {name}: found a null in an expression that is not nullable in the plan");
         }
-        match key.data_type() {
+        match found {
             DataType::Boolean => {
                 let values = key.as_boolean().values();
                 self.add_values(values.iter().map(u64::from), key.nulls(), numbers);
@@ -120,7 +116,7 @@ impl KeyBits {
             DataType::UInt8 => self.add_primitive::<UInt8Type>(key, numbers),
             DataType::UInt16 => self.add_primitive::<UInt16Type>(key, numbers),
             DataType::UInt32 => self.add_primitive::<UInt32Type>(key, numbers),
-            _ => return exec_err!("{}: type {} cannot be packed", self.field.name(), self.field.data_type()),
+            _ => return exec_err!("{name}: type {expected} cannot be packed"),
         }
         Ok(())
     }

@@ -55,7 +55,7 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>>
             subquery.subquery.subquery = Arc::new(plan.data);
             Ok(Transformed::new_transformed(Expr::InSubquery(subquery), plan.transformed))
         }
-        Expr::InList(InList { expr, list, negated }) if has_columns(&list)? && !expr.is_volatile() => {
+        Expr::InList(InList { expr, list, negated }) if has_columns(&list) && !expr.is_volatile() => {
             let equal = list.into_iter().map(|value| expr.as_ref().clone().eq(value));
             let is_in = disjunction(equal).unwrap_or_else(|| lit(false));
             Ok(Transformed::yes(if negated { not(is_in) } else { is_in }))
@@ -155,15 +155,10 @@ fn can_be_zero(divisor: &Expr, schema: &DFSchema) -> bool {
 }
 
 /// Returns whether a list has values that may differ between rows, or that come from a subquery.
-fn has_columns(list: &[Expr]) -> DataFusionResult<bool> {
+fn has_columns(list: &[Expr]) -> bool {
     let is_column =
         |expr: &Expr| matches!(expr, Expr::Column(_) | Expr::OuterReferenceColumn(..) | Expr::ScalarSubquery(_));
-    for value in list {
-        if value.exists(|expr| Ok(is_column(expr)))? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    list.iter().any(|value| value.exists(|expr| Ok(is_column(expr))).is_ok_and(|found| found))
 }
 
 /// Returns whether a cast of a column may make different numbers equal, or return null for a number.
