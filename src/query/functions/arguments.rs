@@ -175,9 +175,7 @@ impl<'a> Arguments<'a> {
     pub(super) fn evs(&self, index: usize) -> Result<Float32Array> {
         let array = &self.arrays[index];
         match array.data_type() {
-            DataType::Float32 => Ok(array.as_primitive().clone()),
-            DataType::Null => Ok(Float32Array::new_null(array.len())),
-            numeric if numeric.is_numeric() => {
+            dtype if dtype.is_numeric() || dtype.is_null() => {
                 Ok(cast(array, &DataType::Float32).map_err(arrow_error)?.as_primitive().clone())
             }
             other => Err(self.error(index, "a number", other)),

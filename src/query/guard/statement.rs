@@ -412,9 +412,7 @@ impl Checks<'_> {
 /// Returns whether an expression makes a struct of columns. A struct of two equal structs has twice their type.
 fn makes_struct(expr: &Expr) -> bool {
     match expr {
-        Expr::Function(function) => {
-            bare_name(&function.name).is_some_and(|name| ["struct", "named_struct", "row"].contains(&name.as_str()))
-        }
+        Expr::Function(call) => matches!(bare_name(&call.name).as_deref(), Some("struct" | "named_struct" | "row")),
         Expr::Tuple(values) => !values.iter().all(|value| matches!(value, Expr::Value(_))),
         Expr::Struct { .. } | Expr::Dictionary(_) | Expr::Map(_) => true,
         _ => false,
