@@ -3,7 +3,6 @@
 use crate::error::{Error, ErrorKind};
 use datafusion::common::DataFusionError;
 use datafusion::common::utils::datafusion_strsim::normalized_levenshtein;
-use parquet::errors::ParquetError;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use std::sync::Arc;
 #[allow(clippy::needless_pass_by_value)] // It stands in `map_err`.
 pub(crate) fn query_error(error: DataFusionError) -> Error {
     let message = match error.find_root() {
-        DataFusionError::ParquetError(inner) if is_of_a_filter(inner) => of_filter(&inner.to_string()),
+        DataFusionError::ParquetError(inner) if inner.to_string().contains(IN_FILTER) => of_filter(&inner.to_string()),
         // Planning reads no data, so the error is about a file.
         DataFusionError::ParquetError(_) | DataFusionError::ObjectStore(_) => {
             if let Some(source) = system_error(error.find_root()) {
@@ -139,15 +138,13 @@ fn plain(message: &str) -> String {
     rest.trim_end_matches('.').to_owned()
 }
 
-/// Returns whether an error of the Parquet reader comes from the evaluation of a filter. The reader has no other sign.
-fn is_of_a_filter(error: &ParquetError) -> bool {
-    error.to_string().contains("Error evaluating filter predicate")
-}
+/// The sign of an error from the evaluation of a filter. The Parquet reader has no other one.
+const IN_FILTER: &str = "Error evaluating filter predicate: ";
 
 /// Returns the cause of a failed filter. The reader formats the error with `Debug`:
 /// `ArrowError(ComputeError("…"), …)`.
 fn of_filter(message: &str) -> String {
-    let Some((_, error)) = message.split_once("Error evaluating filter predicate: ") else {
+    let Some((_, error)) = message.split_once(IN_FILTER) else {
         return message.to_owned();
     };
     match (error.find("(\""), error.find("\")")) {

@@ -7,7 +7,7 @@ use crate::archive::{Archive, Phases, TableName};
 use crate::error::{Error, Result};
 use crate::query::engine::errors::query_error;
 use crate::query::engine::udf::board_udfs;
-use crate::query::guard::{BOUND_SIZES, EXCLUDED, SignedSum};
+use crate::query::guard::{BOUND_SIZES, SignedSum};
 use crate::query::options::QueryOptions;
 use crate::query::rewrites::{self, KEEP_VALUES, TYPE_LITERALS, TypeOperands, logical_rules};
 use crate::query::scan::annotation_view::annotations;
@@ -18,9 +18,9 @@ use crate::query::scan::parquet_scan::ARCHIVE_URL;
 use crate::query::step_join::JoinBySteps;
 use crate::query::user_tables::{UserTable, UserTableSource};
 use datafusion::catalog::{MemTable, TableProvider};
-use datafusion::common::{Result as DataFusionResult, TableReference, exec_err};
+use datafusion::common::TableReference;
 use datafusion::execution::cache::cache_manager::CacheManagerConfig;
-use datafusion::execution::object_store::ObjectStoreRegistry;
+use datafusion::execution::object_store::{DefaultObjectStoreRegistry, ObjectStoreRegistry, ObjectStoreUrl};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::{SessionStateBuilder, SessionStateDefaults};
 use datafusion::logical_expr::planner::ExprPlanner;
@@ -29,25 +29,41 @@ use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
-use url::Url;
 
+/// DataFusion's scalar functions that statements cannot call. They reveal files or the host, or make values of
+/// any size from a few words.
+const EXCLUDED: [&str; 11] = [
+    "array_repeat",
+    "array_resize",
+    "arrow_metadata",
+    "cast_to_type",
+    "file_row_index",
+    "generate_series",
+    "input_file_name",
+    "range",
+    "repeat",
+    "try_cast_to_type",
+    "version",
+];
 /// The maximum number of partitions of a user's table in memory.
 const TABLE_PARTITIONS: usize = 16;
 
 /// Returns a session with the tables of the archive, and the tables and limits of the options.
 pub(in crate::query) fn context(archive: &Archive, options: &QueryOptions) -> Result<SessionContext> {
-    let mut stores = KnownStores(vec![(ARCHIVE_URL.to_owned(), archive.store()?)]);
+    let stores = DefaultObjectStoreRegistry::new();
+    // The session reads no files of the machine beyond the registered stores.
+    stores.deregister_store(ObjectStoreUrl::local_filesystem().as_ref()).map_err(query_error)?;
+    stores.register_store(ObjectStoreUrl::parse(ARCHIVE_URL).map_err(query_error)?.as_ref(), archive.store()?);
     let runs = ArchiveTable::new(archive, TableName::Runs, None);
     let steps = ArchiveTable::new(archive, TableName::Steps, Some(Arc::clone(&runs)));
     let mut tables: Vec<(&str, Arc<dyn TableProvider>)> =
         vec![("runs", runs), ("steps", steps), ("annotations", Arc::new(annotations(archive)?))];
     for (i, (name, table)) in options.tables.iter().enumerate() {
-        tables.push((name, provider(table, i, &mut stores)?));
+        tables.push((name, provider(table, i, &stores)?));
     }
     let caches = CacheManagerConfig::default()
         .with_file_metadata_cache(Some(MetadataCache::of_archive(archive)?.footers()))
@@ -137,7 +153,7 @@ pub(in crate::query) fn config(options: &QueryOptions) -> SessionConfig {
     config
 }
 
-fn provider(table: &UserTable, index: usize, stores: &mut KnownStores) -> Result<Arc<dyn TableProvider>> {
+fn provider(table: &UserTable, index: usize, stores: &dyn ObjectStoreRegistry) -> Result<Arc<dyn TableProvider>> {
     match &table.0 {
         UserTableSource::Batches { schema, batches } => {
             // A join with the table runs in parallel. All processes of a query have the same partitions.
@@ -153,27 +169,8 @@ fn provider(table: &UserTable, index: usize, stores: &mut KnownStores) -> Result
             let folder = file.path.parent().unwrap_or(Path::new("/"));
             let store = LocalFileSystem::new_with_prefix(folder)
                 .map_err(|error| Error::io(folder, std::io::Error::other(error)))?;
-            stores.0.push((url.clone(), Arc::new(store)));
+            stores.register_store(ObjectStoreUrl::parse(&url).map_err(query_error)?.as_ref(), Arc::new(store));
             Ok(Arc::new(FileTable::new(file.clone(), url)?))
-        }
-    }
-}
-
-/// A registry with a fixed set of object stores.
-#[derive(Debug)]
-struct KnownStores(Vec<(String, Arc<dyn ObjectStore>)>);
-
-impl ObjectStoreRegistry for KnownStores {
-    fn register_store(&self, _: &Url, store: Arc<dyn ObjectStore>) -> Option<Arc<dyn ObjectStore>> {
-        // Rejects the store: the registry never uses it. The returned value means that it was replaced.
-        Some(store)
-    }
-
-    fn get_store(&self, url: &Url) -> DataFusionResult<Arc<dyn ObjectStore>> {
-        let asked = url.as_str().trim_end_matches('/');
-        match self.0.iter().find(|(known, _)| known == asked) {
-            Some((_, store)) => Ok(Arc::clone(store)),
-            None => exec_err!("{url}: a query only reads the archive's tables"),
         }
     }
 }

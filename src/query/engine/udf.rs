@@ -46,13 +46,13 @@ impl ScalarUDFImpl for BoardUdf {
     }
 
     fn coerce_types(&self, arg_types: &[DataType]) -> DataFusionResult<Vec<DataType>> {
-        let call = self.function().signature();
-        let arguments = self.function().arguments.iter().chain(self.function().optional);
-        if !self.function().takes(arg_types.len()) {
-            return plan_err!("{}", self.function().wrong_count(arg_types.len()));
+        let function = self.function();
+        if let Some(message) = function.wrong_count(arg_types.len()) {
+            return plan_err!("{message}");
         }
-        let best = self.function().argument_types();
-        let coerced = arg_types.iter().zip(arguments).zip(best).map(|((found, argument), best)| {
+        let arguments = function.arguments.iter().chain(function.optional);
+        let coerced = arg_types.iter().zip(arguments).map(|(found, argument)| {
+            let best = argument.kind.data_type();
             let fits = match argument.kind {
                 ArgumentKind::Ev => found.is_numeric(),
                 ArgumentKind::Flag => matches!(found, DataType::Boolean),
@@ -64,7 +64,9 @@ impl ScalarUDFImpl for BoardUdf {
                 DataType::Null => Ok(best),
                 // The function itself accepts every number and reports a number that is out of range.
                 found if fits => Ok(found.clone()),
-                found => plan_err!("{call}: {}: expected {best}, found {found}", argument.name),
+                found => {
+                    plan_err!("{}: {}: expected {best}, found {found}", function.signature(), argument.name)
+                }
             }
         });
         coerced.collect()

@@ -29,14 +29,8 @@ pub(crate) struct Argument {
 pub(crate) enum ArgumentKind {
     /// A board of sixteen exponents; any uint64 is valid.
     Board,
-    /// A move, 0..=3: up, down, left, right.
-    Move,
-    /// A cell, 0..=15 in row-major order.
-    Cell,
-    /// A symmetry, 0..=7.
-    Symmetry,
-    /// An exponent, 0..=16.
-    Exponent,
+    /// A move, a cell, a symmetry or an exponent: a number from 0 to this maximum.
+    Number(u8),
     /// The EV of a branch, any number; null or NaN for an absent branch.
     Ev,
     /// The cells of a board that hold 65,536, as a mask 0..=65535: bit `i` for cell `i`. Null stands for 0.
@@ -46,26 +40,14 @@ pub(crate) enum ArgumentKind {
 }
 
 impl ArgumentKind {
-    pub(super) fn data_type(self) -> DataType {
+    /// Returns the natural type. Functions accept other types too, so no cast is needed.
+    pub(crate) fn data_type(self) -> DataType {
         match self {
             ArgumentKind::Board => DataType::UInt64,
             ArgumentKind::Ev => DataType::Float32,
             ArgumentKind::Mask => DataType::UInt16,
             ArgumentKind::Flag => DataType::Boolean,
-            ArgumentKind::Move | ArgumentKind::Cell | ArgumentKind::Symmetry | ArgumentKind::Exponent => {
-                DataType::UInt8
-            }
-        }
-    }
-
-    /// Returns the largest value of this kind, if it is one of the small numbers.
-    fn limit(self) -> Option<u8> {
-        match self {
-            ArgumentKind::Move => Some(3),
-            ArgumentKind::Symmetry => Some(7),
-            ArgumentKind::Cell => Some(15),
-            ArgumentKind::Exponent => Some(16),
-            ArgumentKind::Board | ArgumentKind::Ev | ArgumentKind::Mask | ArgumentKind::Flag => None,
+            ArgumentKind::Number(_) => DataType::UInt8,
         }
     }
 }
@@ -143,7 +125,10 @@ impl<'a> Arguments<'a> {
 
     /// Returns an argument of moves, cells, symmetries or exponents. Null slots are in range too.
     pub(super) fn numbers(&self, index: usize) -> Result<ScalarBuffer<u8>> {
-        let limit = self.kind(index).and_then(ArgumentKind::limit).unwrap_or(u8::MAX);
+        let limit = match self.kind(index) {
+            Some(ArgumentKind::Number(limit)) => limit,
+            _ => u8::MAX,
+        };
         let bits = u8::MAX >> limit.leading_zeros();
         let values = self.integers(index, limit.into(), |found| (format!("0..={limit}"), found.to_owned()))?;
         // This changes only null slots.
@@ -190,9 +175,7 @@ impl<'a> Arguments<'a> {
     pub(super) fn evs(&self, index: usize) -> Result<Float32Array> {
         let array = &self.arrays[index];
         match array.data_type() {
-            DataType::Float32 => Ok(array.as_primitive().clone()),
-            DataType::Null => Ok(Float32Array::new_null(array.len())),
-            numeric if numeric.is_numeric() => {
+            dtype if dtype.is_numeric() || dtype.is_null() => {
                 Ok(cast(array, &DataType::Float32).map_err(arrow_error)?.as_primitive().clone())
             }
             other => Err(self.error(index, "a number", other)),

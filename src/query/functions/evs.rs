@@ -74,20 +74,17 @@ impl BranchEvs {
 
     #[inline(always)]
     fn map<T: Copy, U: Copy + Default>(&self, others: &[T], f: impl Fn([f32; 4], T) -> U) -> Vec<U> {
-        let len = others.len();
-        let mut results = vec![U::default(); len];
-        wide(|| self.map_into(others, f, &mut results));
+        let mut results = vec![U::default(); others.len()];
+        wide(|| {
+            let len = others.len();
+            let [up, down, left, right] = &self.0;
+            let (up, down, left, right) = (&up[..len], &down[..len], &left[..len], &right[..len]);
+            let out = &mut results[..len];
+            for i in 0..len {
+                out[i] = f([up[i], down[i], left[i], right[i]], others[i]);
+            }
+        });
         results
-    }
-
-    #[inline(always)]
-    fn map_into<T: Copy, U>(&self, others: &[T], f: impl Fn([f32; 4], T) -> U, results: &mut [U]) {
-        let len = others.len();
-        let [up, down, left, right] = &self.0;
-        let (up, down, left, right, out) = (&up[..len], &down[..len], &left[..len], &right[..len], &mut results[..len]);
-        for i in 0..len {
-            out[i] = f([up[i], down[i], left[i], right[i]], others[i]);
-        }
     }
 }
 

@@ -49,17 +49,6 @@ impl Function {
         format!("{}({}{optional})", self.name, names.join(", "))
     }
 
-    /// Returns whether a call may have this number of arguments.
-    pub(crate) fn takes(&self, count: usize) -> bool {
-        count == self.arguments.len() || count == self.arguments.len() + self.optional.len()
-    }
-
-    /// Returns the natural types of the arguments, required and optional. [`call`](Function::call) accepts other types
-    /// too, so no cast is needed.
-    pub(crate) fn argument_types(&self) -> Vec<DataType> {
-        self.arguments.iter().chain(self.optional).map(|argument| argument.kind.data_type()).collect()
-    }
-
     /// Returns the type of the result.
     #[must_use]
     pub fn return_type(&self) -> DataType {
@@ -75,8 +64,8 @@ impl Function {
     /// [`ErrorKind::Query`](crate::ErrorKind::Query) for a wrong number of arguments, for arrays of different
     /// lengths, and for types and values that an argument does not accept.
     pub fn call(&self, arguments: &[ArrayRef], phases: Phases) -> Result<ArrayRef> {
-        if !self.takes(arguments.len()) {
-            return Err(Error::query(self.wrong_count(arguments.len())));
+        if let Some(message) = self.wrong_count(arguments.len()) {
+            return Err(Error::query(message));
         }
         let arguments = Arguments::new(self.name, [self.arguments, self.optional], arguments, phases)?;
         let result = (self.kernel)(&arguments)?;
@@ -84,14 +73,14 @@ impl Function {
         Ok(result)
     }
 
-    /// Returns the message for a call with a wrong number of arguments.
-    pub(crate) fn wrong_count(&self, found: usize) -> String {
-        let expected = self.arguments.len();
-        let or_more = match self.optional.len() {
-            0 => String::new(),
-            more => format!(" or {}", expected + more),
-        };
-        let plural = if expected == 1 && or_more.is_empty() { "" } else { "s" };
-        format!("{}: expected {expected}{or_more} argument{plural}, found {found}", self.signature())
+    /// Returns the message for a call with this number of arguments, unless a call may have it.
+    pub(crate) fn wrong_count(&self, found: usize) -> Option<String> {
+        let (expected, most) = (self.arguments.len(), self.arguments.len() + self.optional.len());
+        if found == expected || found == most {
+            return None;
+        }
+        let or_more = if most == expected { String::new() } else { format!(" or {most}") };
+        let plural = if most == 1 { "" } else { "s" };
+        Some(format!("{}: expected {expected}{or_more} argument{plural}, found {found}", self.signature()))
     }
 }

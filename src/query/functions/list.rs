@@ -18,10 +18,12 @@ const fn argument(name: &'static str, kind: ArgumentKind) -> Argument {
 
 const BOARD: Argument = argument("board", ArgumentKind::Board);
 const NEXT_BOARD: Argument = argument("next_board", ArgumentKind::Board);
-const MOVE: Argument = argument("move", ArgumentKind::Move);
-const CELL: Argument = argument("cell", ArgumentKind::Cell);
-const SYMMETRY: Argument = argument("symmetry", ArgumentKind::Symmetry);
-const MAX_EXP: Argument = argument("max_exp", ArgumentKind::Exponent);
+/// Up, down, left, right.
+const MOVE: Argument = argument("move", ArgumentKind::Number(3));
+/// In row-major order.
+const CELL: Argument = argument("cell", ArgumentKind::Number(15));
+const SYMMETRY: Argument = argument("symmetry", ArgumentKind::Number(7));
+const MAX_EXP: Argument = argument("max_exp", ArgumentKind::Number(16));
 const MASK_65536: Argument = argument("tile_65536_mask", ArgumentKind::Mask);
 /// The cells that hold 65,536.
 const MASK: &[Argument] = &[MASK_65536];

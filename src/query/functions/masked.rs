@@ -29,10 +29,10 @@ pub(super) fn symmetry(number: u8) -> Symmetry {
     Symmetry::ALL[usize::from(number & 7)]
 }
 
-/// Returns the second argument of each row if it is a move, a symmetry or a cell, else 0.
+/// Returns the second argument of each row if it is a number, such as a move, else 0.
 pub(super) fn second(arguments: &Arguments<'_>) -> Result<ScalarBuffer<u8>> {
     match arguments.kind(1) {
-        Some(ArgumentKind::Move | ArgumentKind::Symmetry | ArgumentKind::Cell) => arguments.numbers(1),
+        Some(ArgumentKind::Number(_)) => arguments.numbers(1),
         _ => Ok(vec![0; arguments.num_rows()].into()),
     }
 }

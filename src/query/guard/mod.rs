@@ -12,19 +12,16 @@
 //! | file | owns |
 //! | --- | --- |
 //! | `statement.rs` | checks and rewrites of a statement's syntax tree, before it is planned |
-//! | `plan.rs` | checks of a plan, before it is analyzed; the excluded functions |
-//! | `large_filters.rs` | a bound on filters after inlining |
+//! | `plan.rs` | checks of a plan, before and after it is analyzed |
 //! | `sizes.rs` | a bound on the texts and lists that functions return |
 //! | `signed_sums.rs` | sums of integers and booleans as int64 |
 
-mod large_filters;
 mod plan;
 mod signed_sums;
 mod sizes;
 mod statement;
 
-pub(super) use large_filters::check_filters;
-pub(super) use plan::EXCLUDED;
+pub(super) use plan::check_filters;
 pub(super) use signed_sums::SignedSum;
 pub(super) use sizes::BOUND_SIZES;
 pub(super) use statement::{check_length, planned};

@@ -1,29 +1,13 @@
-//! Checks of a plan before analysis: the plan only reads, and no expression is much larger than the statement's text.
+//! Checks of a plan: it only reads, and no expression is much larger than the statement's text.
 
 use crate::error::{Error, Result};
 use crate::query::engine::errors::external;
 use arrow::datatypes::DataType;
-use datafusion::common::Result as DataFusionResult;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, Result as DataFusionResult};
 use datafusion::logical_expr::expr::{Cast, TryCast};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::prelude::SQLOptions;
-
-/// DataFusion's scalar functions that statements cannot call. They reveal files or the host, or make values of
-/// any size from a few words.
-pub(in crate::query) const EXCLUDED: [&str; 11] = [
-    "array_repeat",
-    "array_resize",
-    "arrow_metadata",
-    "cast_to_type",
-    "file_row_index",
-    "generate_series",
-    "input_file_name",
-    "range",
-    "repeat",
-    "try_cast_to_type",
-    "version",
-];
 
 /// Checks a plan before it is analyzed.
 pub(in crate::query) fn check(plan: &LogicalPlan) -> DataFusionResult<()> {
@@ -39,10 +23,6 @@ pub(in crate::query) fn check(plan: &LogicalPlan) -> DataFusionResult<()> {
 
 fn check_part(part: &Expr) -> Result<()> {
     match part {
-        // Operators and syntax become functions too, without a lookup in the registry.
-        Expr::ScalarFunction(call) if EXCLUDED.contains(&call.name()) => {
-            Err(Error::refused(format!("the function {}", call.name()), "it is not supported"))
-        }
         Expr::Cast(Cast { field, .. }) | Expr::TryCast(TryCast { field, .. }) if is_wide(field.data_type()) => {
             let why = format!("expected at most {MAX_FIXED} values in a fixed-size list");
             Err(Error::refused(format!("the type {}", field.data_type()), why))
@@ -58,9 +38,6 @@ fn check_part(part: &Expr) -> Result<()> {
         Expr::WindowFunction(window) if ["array_agg", "string_agg"].contains(&window.fun.name()) => {
             let what = format!("the function {} over a window", window.fun.name());
             Err(Error::refused(what, "each row would hold all rows before it"))
-        }
-        Expr::ScalarVariable(_, names) => {
-            Err(Error::refused(format!("the variable {}", names.join(".")), "a query cannot read settings"))
         }
         _ => Ok(()),
     }
@@ -78,4 +55,84 @@ fn is_wide(dtype: &DataType) -> bool {
         DataType::Struct(fields) => fields.iter().any(|field| is_wide(field.data_type())),
         _ => false,
     }
+}
+
+/// The maximum number of parts that inlining may add to a filter. Planning a filter of this size takes a second.
+const MAX_FILTER: u64 = 1 << 14;
+
+/// Rejects a plan with a filter that is too large after the optimizer has inlined the expressions of its columns.
+///
+/// The optimizer pushes filters below projections and replaces each column by its expression. A chain of `x + x AS x`
+/// doubles the expression each time. So a short statement can produce a filter that is too large to plan.
+pub(in crate::query) fn check_filters(plan: &LogicalPlan) -> DataFusionResult<()> {
+    let size = largest_filter(plan)?;
+    if size <= MAX_FILTER {
+        return Ok(());
+    }
+    let why = format!("the expressions of its columns have {size} parts, expected at most {MAX_FILTER}");
+    Err(external(Error::refused("a filter", why)))
+}
+
+/// Returns the largest number of parts that inlining adds to a filter of a plan.
+fn largest_filter(plan: &LogicalPlan) -> DataFusionResult<u64> {
+    let (mut largest, mut largest_column, mut is_correlated) = (0, 0, false);
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            is_correlated |= expr.contains_outer();
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        largest_column = columns(node)?.into_iter().fold(largest_column, u64::max);
+        let filters: Vec<&Expr> = match node {
+            LogicalPlan::Filter(filter) => vec![&filter.predicate],
+            LogicalPlan::Join(join) => join.filter.iter().chain(join.on.iter().flat_map(|(l, r)| [l, r])).collect(),
+            _ => return Ok(TreeNodeRecursion::Continue),
+        };
+        let inputs = Inputs::of(node)?;
+        for filter in filters {
+            // The text limits the parts that are written in the filter itself, such as a long list.
+            let written = Inputs(Vec::new()).size(filter)?;
+            largest = largest.max(inputs.size(filter)?.saturating_sub(written));
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    // A reference to the outer query may be to any of these columns.
+    Ok(if is_correlated { largest.max(largest_column) } else { largest })
+}
+
+/// The input columns of a node, each with the size of its expression after inlining.
+struct Inputs<'a>(Vec<(&'a DFSchema, Vec<u64>)>);
+
+impl<'a> Inputs<'a> {
+    fn of(node: &'a LogicalPlan) -> DataFusionResult<Inputs<'a>> {
+        let sizes = |input: &'a LogicalPlan| Ok((input.schema().as_ref(), columns(input)?));
+        Ok(Inputs(node.inputs().into_iter().map(sizes).collect::<DataFusionResult<_>>()?))
+    }
+
+    fn size(&self, expr: &Expr) -> DataFusionResult<u64> {
+        let mut size = 0_u64;
+        expr.apply(|part| {
+            let column = part.try_as_col().and_then(|column| {
+                self.0.iter().find_map(|(schema, sizes)| sizes.get(schema.maybe_index_of_column(column)?).copied())
+            });
+            size = size.saturating_add(column.unwrap_or(1));
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(size)
+    }
+}
+
+/// Returns the size of each column of a node's result.
+fn columns(plan: &LogicalPlan) -> DataFusionResult<Vec<u64>> {
+    let (inputs, num_columns) = (Inputs::of(plan)?, plan.schema().fields().len());
+    let of = |exprs: &[Expr]| exprs.iter().map(|expr| inputs.size(expr)).collect::<DataFusionResult<Vec<u64>>>();
+    let below = inputs.0.iter().flat_map(|(_, sizes)| sizes).copied();
+    let mut sizes = match plan {
+        LogicalPlan::Projection(projection) => of(&projection.expr)?,
+        LogicalPlan::Aggregate(aggregate) => of(&aggregate.group_expr)?,
+        // The origin of each column is not known here, so take the largest size.
+        LogicalPlan::Union(_) | LogicalPlan::Unnest(_) => vec![below.max().unwrap_or(1); num_columns],
+        _ => below.collect(),
+    };
+    sizes.resize(num_columns, 1);
+    Ok(sizes)
 }

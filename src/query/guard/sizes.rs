@@ -22,16 +22,11 @@ const MAX_BYTES: u64 = 64 << 20;
 const MAX_CONSTANT_BYTES: u64 = 64 << 10;
 const MAX_LIST_BYTES: u64 = 512 << 10;
 
-/// The functions that can multiply their first argument: the position of the multiplier, and its maximum, in bytes of a
-/// text or as a number.
-const MULTIPLYING: [(&str, usize, u64); 6] = [
-    ("replace", 2, 1000),
-    ("regexp_replace", 2, 1000),
-    ("array_to_string", 1, 1000),
-    ("lpad", 1, 1000),
-    ("rpad", 1, 1000),
-    ("to_char", 1, 1000),
-];
+/// The functions that can multiply their first argument, with the position of the multiplier.
+const MULTIPLYING: [(&str, usize); 6] =
+    [("replace", 2), ("regexp_replace", 2), ("array_to_string", 1), ("lpad", 1), ("rpad", 1), ("to_char", 1)];
+/// The maximum of a multiplier, in bytes of a text or as a number.
+const MAX_FACTOR: u64 = 1000;
 /// The functions whose second argument is a regular expression. The engine keeps each compiled expression of a batch.
 const MATCHING: [&str; 5] = ["regexp_count", "regexp_instr", "regexp_like", "regexp_match", "regexp_replace"];
 /// Functions that return one of their arguments, or a part of it.
@@ -52,37 +47,37 @@ fn bounded(mut expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Ex
     {
         let dtype = expr.get_type(schema)?;
         if !is_simple(&dtype) {
-            let why = format!("the type {dtype} is not supported");
-            return Err(refused(call.name(), why));
+            return Err(refused(call.name(), format!("the type {dtype} is not supported")));
         }
     }
     let name = match &mut expr {
         Expr::ScalarFunction(call) => {
             let name = call.name().to_owned();
-            if let Some(&(_, at, most)) = MULTIPLYING.iter().find(|(multiplying, ..)| *multiplying == name)
+            if let Some(&(_, at)) = MULTIPLYING.iter().find(|(multiplying, _)| *multiplying == name)
                 && call.args.len() > at
             {
-                let Some(factor) = factor(&call.args[at]).filter(|factor| *factor <= most) else {
-                    let why = format!("its argument {} must be a literal, at most {most}", at + 1);
+                let Some(factor) = factor(&call.args[at]).filter(|factor| *factor <= MAX_FACTOR) else {
+                    let why = format!("its argument {} must be a literal, at most {MAX_FACTOR}", at + 1);
                     return Err(refused(&name, why));
                 };
                 let first = std::mem::take(&mut call.args[0]);
                 call.args[0] = checked(&name, MAX_BYTES / (factor + VALUE_TEXT), first);
             }
-            if MATCHING.contains(&name.as_str()) {
-                call.args.get(1).map_or(Ok(()), |pattern| check_pattern(&name, pattern))?;
+            if MATCHING.contains(&name.as_str()) && call.args.get(1).is_some_and(|pattern| factor(pattern).is_none()) {
+                return Err(refused(&name, "its argument 2 must be a literal".to_owned()));
             }
             name
         }
         Expr::BinaryExpr(binary) if binary.op == Operator::StringConcat => "||".to_owned(),
-        Expr::BinaryExpr(binary) if is_match(binary.op) => {
-            check_pattern(&binary.op.to_string(), &binary.right)?;
-            return Ok(Transformed::no(expr));
+        Expr::BinaryExpr(binary) if is_match(binary.op) && factor(&binary.right).is_none() => {
+            return Err(refused(&binary.op.to_string(), "its argument 2 must be a literal".to_owned()));
         }
         _ => return Ok(Transformed::no(expr)),
     };
     // DataFusion may analyze a plan twice.
-    let is_small = name == SIZE_CHECK || CHOOSING.contains(&name.as_str()) || is_ours(&name);
+    let is_small = name == SIZE_CHECK
+        || CHOOSING.contains(&name.as_str())
+        || functions().iter().any(|function| function.name == name);
     if is_small || !is_large(&expr.get_type(schema)?) {
         return Ok(Transformed::no(expr));
     }
@@ -92,19 +87,6 @@ fn bounded(mut expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Ex
 fn is_match(op: Operator) -> bool {
     use Operator::{RegexIMatch, RegexMatch, RegexNotIMatch, RegexNotMatch};
     matches!(op, RegexMatch | RegexIMatch | RegexNotMatch | RegexNotIMatch)
-}
-
-/// Rejects a regular expression that is not a literal.
-fn check_pattern(name: &str, pattern: &Expr) -> DataFusionResult<()> {
-    match pattern {
-        Expr::Literal(..) => Ok(()),
-        Expr::Cast(cast) => check_pattern(name, &cast.expr),
-        _ => Err(refused(name, "its argument 2 must be a literal".to_owned())),
-    }
-}
-
-fn is_ours(name: &str) -> bool {
-    functions().iter().any(|function| function.name == name)
 }
 
 /// Returns the length of a literal text, or the value of a literal number.
@@ -136,11 +118,8 @@ fn is_simple(dtype: &DataType) -> bool {
 fn is_large(dtype: &DataType) -> bool {
     match dtype {
         DataType::Dictionary(_, values) => is_large(values),
-        dtype => {
-            dtype.is_string()
-                || dtype.is_binary()
-                || matches!(dtype, DataType::List(_) | DataType::LargeList(_) | DataType::Map(..))
-        }
+        DataType::List(_) | DataType::LargeList(_) | DataType::Map(..) => true,
+        dtype => dtype.is_string() || dtype.is_binary(),
     }
 }
 

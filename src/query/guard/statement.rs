@@ -79,18 +79,11 @@ fn parse(text: &str, state: &SessionState) -> Result<Parsed> {
 
 /// Returns the query of a statement, or the error for a statement that does more than read.
 fn query_of(parsed: &mut Parsed) -> Result<&mut Statement> {
-    let statement = match parsed {
-        Parsed::Statement(statement) => statement.as_mut(),
-        Parsed::Explain(_) => return Err(not_a_query("EXPLAIN")),
-        other => return Err(not_a_query(&first_words(&other.to_string()))),
+    let what = match parsed {
+        Parsed::Statement(statement) if matches!(**statement, Statement::Query(_)) => return Ok(statement.as_mut()),
+        Parsed::Explain(_) => "EXPLAIN".to_owned(),
+        other => first_words(&other.to_string()),
     };
-    match statement {
-        Statement::Query(_) => Ok(statement),
-        other => Err(not_a_query(&first_words(&other.to_string()))),
-    }
-}
-
-fn not_a_query(what: &str) -> Error {
     let why = match what.split_whitespace().next().map(str::to_uppercase).as_deref() {
         Some("DESCRIBE" | "DESC" | "SHOW") => {
             "the tables are steps, runs and annotations: `a2store schema ARCHIVE` and archive.schema(\"steps\") list their columns"
@@ -98,7 +91,7 @@ fn not_a_query(what: &str) -> Error {
         Some("EXPLAIN") => "the option --explain and the method `explain` of a query return its plan",
         _ => "a query only reads: expected one SELECT, WITH or VALUES",
     };
-    Error::refused(what, why)
+    Err(Error::refused(what, why))
 }
 
 /// Rewrites of a statement: the unary minus, functions of other engines that DataFusion lacks, functions that return
@@ -151,7 +144,7 @@ impl VisitorMut for Rewrites {
         self.depth -= 1;
         match expr {
             Expr::Function(function) => {
-                let name = function_name(function);
+                let name = bare_name(&function.name).unwrap_or_default();
                 replace_function(&name, function)?;
                 if COUNTS.contains(&name.as_str()) {
                     *expr = as_bigint(std::mem::replace(expr, Expr::value(Value::Null)));
@@ -199,11 +192,11 @@ fn as_bigint(expr: Expr) -> Expr {
     Expr::Cast { kind, expr: Box::new(expr), data_type, array, format: None }
 }
 
-/// Returns the name of a function as DataFusion looks it up.
-fn function_name(function: &Function) -> String {
-    match function.name.0.as_slice() {
-        [part] => part.as_ident().map(name_of).unwrap_or_default(),
-        _ => String::new(),
+/// Returns a name without qualifiers, as DataFusion looks it up.
+fn bare_name(name: &ObjectName) -> Option<String> {
+    match name.0.as_slice() {
+        [part] => part.as_ident().map(name_of),
+        _ => None,
     }
 }
 
@@ -305,16 +298,17 @@ impl Visitor for Checks<'_> {
         }
         self.num_tables.push(0);
         self.names.push(HashMap::new());
-        let refused = match query {
-            query if query.with.as_ref().is_some_and(|with| with.recursive) => ("WITH RECURSIVE", "it may never end"),
-            query if !query.locks.is_empty() => ("FOR UPDATE", "a query only reads, so it needs no locks"),
-            query if query.settings.is_some() => ("SETTINGS", "a query cannot configure the engine"),
-            query if query.format_clause.is_some() || query.for_clause.is_some() => {
-                ("FORMAT", "results are always Arrow")
+        match query {
+            query if query.with.as_ref().is_some_and(|with| with.recursive) => {
+                refuse("WITH RECURSIVE", "it may never end")
             }
-            query => return broken(refused::check_query(query)),
-        };
-        refuse(refused.0, refused.1)
+            query if !query.locks.is_empty() => refuse("FOR UPDATE", "a query only reads, so it needs no locks"),
+            query if query.settings.is_some() => refuse("SETTINGS", "a query cannot configure the engine"),
+            query if query.format_clause.is_some() || query.for_clause.is_some() => {
+                refuse("FORMAT", "results are always Arrow")
+            }
+            query => broken(refused::check_query(query)),
+        }
     }
 
     fn post_visit_query(&mut self, query: &Query) -> ControlFlow<Box<Error>> {
@@ -399,35 +393,26 @@ impl Checks<'_> {
     }
 
     fn use_relation(&mut self, name: &ObjectName) -> ControlFlow<Box<Error>> {
-        let identifier = match name.0.as_slice() {
-            [part] => part.as_ident(),
-            _ => None,
-        };
-        let Some(identifier) = identifier else {
-            return refuse(&format!("the table {name}"), &self.what_there_is(None));
-        };
-        let known = name_of(identifier);
-        let made = self.names.iter().rev().find_map(|names| names.get(&known).copied());
-        if made.is_none() && !self.tables.contains(&known.as_str()) {
-            return refuse(&format!("the table {name}"), &self.what_there_is(Some(&known)));
+        let known = bare_name(name);
+        let made = self.names.iter().rev().find_map(|names| names.get(known.as_ref()?).copied());
+        let is_given = known.as_deref().is_some_and(|known| self.tables.contains(&known));
+        if let Some(num_tables) = made.or(is_given.then_some(1)) {
+            self.use_tables(num_tables);
+            return ControlFlow::Continue(());
         }
-        self.use_tables(made.unwrap_or(1));
-        ControlFlow::Continue(())
-    }
-
-    fn what_there_is(&self, asked: Option<&str>) -> String {
         // A name that is not in lower case needs quotes.
         let as_written = |name: &&str| if *name == name.to_lowercase() { (*name).into() } else { format!("{name:?}") };
         let names: Vec<String> = self.tables.iter().map(as_written).collect();
-        let hint = asked.map(|asked| did_you_mean(asked, names.iter().map(String::as_str))).unwrap_or_default();
-        format!("a query only reads these tables: {}{hint}", names.join(", "))
+        let hint = known.map(|known| did_you_mean(&known, names.iter().map(String::as_str))).unwrap_or_default();
+        let why = format!("a query only reads these tables: {}{hint}", names.join(", "));
+        refuse(&format!("the table {name}"), &why)
     }
 }
 
 /// Returns whether an expression makes a struct of columns. A struct of two equal structs has twice their type.
 fn makes_struct(expr: &Expr) -> bool {
     match expr {
-        Expr::Function(function) => ["struct", "named_struct", "row"].contains(&function_name(function).as_str()),
+        Expr::Function(call) => matches!(bare_name(&call.name).as_deref(), Some("struct" | "named_struct" | "row")),
         Expr::Tuple(values) => !values.iter().all(|value| matches!(value, Expr::Value(_))),
         Expr::Struct { .. } | Expr::Dictionary(_) | Expr::Map(_) => true,
         _ => false,

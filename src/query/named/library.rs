@@ -1,7 +1,7 @@
 //! Finding named queries, and planning them.
 
+use super::files::{FILES, parse};
 use super::saved_query::SavedQuery;
-use super::{header, shipped};
 use crate::archive::Archive;
 use crate::error::{Error, ErrorKind, Result};
 use crate::query::engine::errors::did_you_mean;
@@ -14,7 +14,7 @@ impl SavedQuery {
     /// Returns all named queries, sorted by name.
     #[must_use]
     pub fn all() -> Vec<SavedQuery> {
-        shipped::FILES.iter().filter_map(|(name, text)| header::parse(name, text)).collect()
+        FILES.iter().filter_map(|(name, text)| parse(name, text)).collect()
     }
 
     /// Returns the query of this name.

@@ -16,13 +16,11 @@
 //! | file | owns |
 //! | --- | --- |
 //! | `saved_query.rs` | a named query and its parameters; binding values to its parameters |
-//! | `header.rs` | parsing a query's file |
+//! | `files.rs` | the files of the queries, and the parser of their headers |
 //! | `library.rs` | finding named queries, and planning them |
-//! | `shipped.rs` | the queries that are compiled into the crate |
 
-mod header;
+mod files;
 mod library;
 mod saved_query;
-mod shipped;
 
 pub use saved_query::{SavedParameter, SavedQuery};

@@ -54,16 +54,14 @@ impl SavedQuery {
     pub(super) fn bind(&self, mut given: HashMap<String, ScalarValue>) -> Result<ParamValues> {
         let mut values = HashMap::new();
         for parameter in &self.parameters {
-            let value = match given.remove(&parameter.name) {
-                Some(value) => parameter.typed(&value).map_err(|found| {
-                    Error::query(format!(
-                        "{}: {}: expected {}, found {found}",
-                        self.name, parameter.name, parameter.dtype
-                    ))
-                })?,
-                None => parameter.default.clone(),
+            let SavedParameter { name, dtype, default, .. } = parameter;
+            let value = match given.remove(name) {
+                Some(value) => parameter
+                    .typed(&value)
+                    .map_err(|found| Error::query(format!("{}: {name}: expected {dtype}, found {found}", self.name)))?,
+                None => default.clone(),
             };
-            values.insert(parameter.name.clone(), value);
+            values.insert(name.clone(), value);
         }
         let mut unknown: Vec<String> = given.into_keys().collect();
         if unknown.is_empty() {
@@ -81,14 +79,9 @@ impl SavedQuery {
 impl SavedParameter {
     /// Converts a value to this parameter's type. The error is the value as text.
     fn typed(&self, value: &ScalarValue) -> Result<ScalarValue, String> {
-        let found = || match value {
-            ScalarValue::Utf8(Some(text)) => format!("{text:?}"),
-            other if other.is_null() => "null".to_owned(),
-            other => other.to_string(),
-        };
         if value.is_null() {
             // Only a parameter whose default is null may be null.
-            return if self.default.is_null() { Ok(self.default.clone()) } else { Err(found()) };
+            return if self.default.is_null() { Ok(self.default.clone()) } else { Err("null".to_owned()) };
         }
         let integer = match value {
             ScalarValue::Int64(Some(value)) => Some(i128::from(*value)),
@@ -107,6 +100,9 @@ impl SavedParameter {
             ("float64", _, Some(value)) => Some(ScalarValue::from(value as f64)),
             _ => None,
         };
-        typed.ok_or_else(found)
+        typed.ok_or_else(|| match value {
+            ScalarValue::Utf8(Some(text)) => format!("{text:?}"),
+            other => other.to_string(),
+        })
     }
 }

@@ -73,10 +73,7 @@ impl OptimizerRule for PushDownFilter {
         if has_row_of_nothing(input) {
             return Ok(plan);
         }
-        let swapped = plan.transformed;
-        let mut moved = self.0.rewrite(plan.data, config)?;
-        moved.transformed |= swapped;
-        Ok(moved)
+        plan.transform_data(|plan| self.0.rewrite(plan, config))
     }
 }
 
@@ -110,9 +107,9 @@ struct FilterPushdown(PhysicalRule);
 
 impl PhysicalOptimizerRule for FilterPushdown {
     fn optimize(&self, plan: PhysicalPlan, config: &ConfigOptions) -> DataFusionResult<PhysicalPlan> {
-        let mark = |plan| OpaqueExec::over(plan, Hides::Input);
-        let marked = plan.transform_up(|plan| {
-            Ok(if is_join(&plan) { Transformed::yes(mark(plan)) } else { Transformed::no(plan) })
+        let marked = plan.transform_up(|plan| match is_join(&plan) {
+            true => Ok(Transformed::yes(OpaqueExec::over(plan, Hides::Input))),
+            false => Ok(Transformed::no(plan)),
         })?;
         let optimized = self.0.optimize(marked.data, config)?;
         let without_marks = |plan: PhysicalPlan| {

@@ -7,7 +7,7 @@
 
 use super::packed_keys::{self, KeyLayout};
 use super::text_numbers::{self, TextDictionary};
-use arrow::datatypes::{DataType, FieldRef};
+use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{Column, Result as DataFusionResult};
 use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, Projection};
@@ -35,78 +35,60 @@ fn is_distinct(plan: &LogicalPlan) -> bool {
 }
 
 fn group(aggregate: Aggregate, num_groups: &mut usize) -> DataFusionResult<Transformed<LogicalPlan>> {
-    let keys = GroupKeys::of(&aggregate);
-    if keys.texts.is_none() && keys.layout.is_none() {
+    // The keys of GROUPING SETS stay as they are.
+    let num_keys = match aggregate.group_expr.iter().any(|expr| matches!(expr, Expr::GroupingSet(_))) {
+        true => 0,
+        false => aggregate.group_expr.len(),
+    };
+    let fields = || aggregate.schema.fields().iter().take(num_keys);
+    let text = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
+    let is_text: Vec<bool> = fields().map(|field| *field.data_type() == text).collect();
+    let layout = KeyLayout::of(fields().zip(&is_text).map(|(field, is_text)| match is_text {
+        true => (text_numbers::number_field(field), Some(text_numbers::NUMBER_BITS)),
+        false => (Arc::clone(field), packed_keys::width(field.data_type())),
+    }));
+    if layout.is_none() && !is_text.contains(&true) {
         return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
     }
+    let dictionary: Arc<TextDictionary> = Arc::default();
     let Aggregate { input, group_expr, aggr_expr, schema, .. } = aggregate;
     *num_groups += 1;
     // DataFusion looks up columns by name across nodes, so the name must be unique.
     let number = format!("a2store: number of keys {num_groups}");
-    let text_number = |key: usize| format!("{number}.{key}");
-    let (mut grouped, mut packed) = (Vec::new(), Vec::new());
-    for (i, (expr, field)) in group_expr.into_iter().zip(schema.fields()).enumerate() {
-        let expr = match &keys.texts {
-            Some(texts) if keys.is_text(i) => texts.to_number(expr, field, &text_number(i)),
-            _ => expr,
+    let (mut grouped, mut packed, mut columns) = (Vec::new(), Vec::new(), Vec::new());
+    for (i, (expr, (relation, field))) in group_expr.into_iter().zip(schema.iter()).enumerate() {
+        let name = format!("{number}.{i}");
+        let texts = is_text[i].then_some(&dictionary);
+        let expr = match texts {
+            Some(texts) => texts.to_number(expr, field, &name),
+            None => expr,
         };
-        if keys.is_packed(i) {
-            packed.push(expr);
-        } else {
-            grouped.push(if keys.is_text(i) { expr.alias(text_number(i)) } else { expr });
-        }
-    }
-    if let Some(layout) = &keys.layout {
-        grouped.insert(0, layout.pack(packed, &number));
-    }
-    let columns = schema.iter().enumerate().map(|(i, (relation, field))| {
-        let key = match keys.layout.as_ref().and_then(|layout| layout.unpack(i, &number)) {
-            Some(key) => key,
-            None if keys.is_text(i) => Expr::Column(Column::new_unqualified(text_number(i))),
-            None => return Expr::Column(Column::new(relation.cloned(), field.name())),
-        };
-        let key = match &keys.texts {
-            Some(texts) if keys.is_text(i) => texts.to_text(key, field, &text_number(i)),
-            _ => key,
-        };
-        key.alias_qualified(relation.cloned(), field.name())
-    });
-    let columns: Vec<Expr> = columns.collect();
-    let grouped = LogicalPlan::Aggregate(Aggregate::try_new(input, grouped, aggr_expr)?);
-    Ok(Transformed::yes(LogicalPlan::Projection(Projection::try_new(columns, Arc::new(grouped))?)))
-}
-
-/// The encoding of an aggregate's keys.
-struct GroupKeys {
-    is_text: Vec<bool>,
-    texts: Option<Arc<TextDictionary>>,
-    layout: Option<KeyLayout>,
-}
-
-impl GroupKeys {
-    fn of(aggregate: &Aggregate) -> GroupKeys {
-        let has_sets = aggregate.group_expr.iter().any(|expr| matches!(expr, Expr::GroupingSet(_)));
-        let keys: &[Expr] = if has_sets { &[] } else { &aggregate.group_expr };
-        let fields: Vec<&FieldRef> = aggregate.schema.fields().iter().take(keys.len()).collect();
-        let text = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
-        let is_text: Vec<bool> = fields.iter().map(|field| *field.data_type() == text).collect();
-        let texts = is_text.contains(&true).then(Arc::default);
-        let number = |(field, is_text): (&&FieldRef, &bool)| {
-            if *is_text {
-                (text_numbers::number_field(field), Some(text_numbers::NUMBER_BITS))
-            } else {
-                ((*field).clone(), packed_keys::width(field.data_type()))
+        let key = match layout.as_ref().and_then(|layout| layout.unpack(i, &number)) {
+            Some(key) => {
+                packed.push(expr);
+                key
+            }
+            None if texts.is_some() => {
+                grouped.push(expr.alias(&name));
+                Expr::Column(Column::new_unqualified(&name))
+            }
+            None => {
+                grouped.push(expr);
+                columns.push(Expr::Column(Column::new(relation.cloned(), field.name())));
+                continue;
             }
         };
-        let layout = KeyLayout::of(fields.iter().zip(&is_text).map(number));
-        GroupKeys { is_text, texts, layout }
+        let key = match texts {
+            Some(texts) => texts.to_text(key, field, &name),
+            None => key,
+        };
+        columns.push(key.alias_qualified(relation.cloned(), field.name()));
     }
-
-    fn is_text(&self, key: usize) -> bool {
-        self.is_text.get(key) == Some(&true)
+    if let Some(layout) = &layout {
+        grouped.insert(0, layout.pack(packed, &number));
     }
-
-    fn is_packed(&self, key: usize) -> bool {
-        self.layout.as_ref().is_some_and(|layout| layout.has(key))
-    }
+    let aggregates = schema.iter().skip(num_keys);
+    columns.extend(aggregates.map(|(relation, field)| Expr::Column(Column::new(relation.cloned(), field.name()))));
+    let grouped = LogicalPlan::Aggregate(Aggregate::try_new(input, grouped, aggr_expr)?);
+    Ok(Transformed::yes(LogicalPlan::Projection(Projection::try_new(columns, Arc::new(grouped))?)))
 }

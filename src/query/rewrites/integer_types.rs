@@ -14,10 +14,9 @@ use crate::query::output::type_names::type_name;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result as DataFusionResult, plan_err};
-use datafusion::logical_expr::expr::Cast;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::type_coercion::is_signed_numeric;
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, cast};
 use datafusion::optimizer::analyzer::type_coercion::TypeCoercionRewriter;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
@@ -114,13 +113,8 @@ fn as_boolean(literal: &mut Expr, other: &Expr, schema: &DFSchema) -> bool {
     is_cast
 }
 
-fn cast(expr: Expr, dtype: DataType) -> Expr {
-    Expr::Cast(Cast::new(Box::new(expr), dtype))
-}
-
 fn cast_in_place(expr: &mut Expr, dtype: DataType) {
-    let inner = std::mem::take(expr);
-    *expr = cast(inner, dtype);
+    *expr = cast(std::mem::take(expr), dtype);
 }
 
 /// Returns the value of a literal of type int64. The planner and Python give other integers this type only if they fit.

@@ -8,8 +8,8 @@
 //! each group has exactly one number.
 
 use crate::query::engine::plan_function::PlanFunction;
-use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanBufferBuilder, UInt64Array};
-use arrow::buffer::NullBuffer;
+use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, UInt64Array};
+use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef, UInt8Type, UInt16Type, UInt32Type};
 use datafusion::common::{Column, Result as DataFusionResult, exec_err};
@@ -43,10 +43,6 @@ impl KeyLayout {
         };
         let keys: Vec<Option<KeyBits>> = keys.map(place).collect();
         (keys.iter().flatten().count() > 1).then_some(KeyLayout(keys))
-    }
-
-    pub(super) fn has(&self, key: usize) -> bool {
-        self.0.get(key).is_some_and(Option::is_some)
     }
 
     /// Packs the keys, in their order, into a number with this name.
@@ -104,19 +100,15 @@ impl KeyBits {
 
     /// Packs a key into the numbers of the rows.
     fn add(&self, key: &dyn Array, numbers: &mut [u64]) -> DataFusionResult<()> {
-        if key.data_type() != self.field.data_type() || key.len() != numbers.len() {
-            let (name, expected, found) = (self.field.name(), self.field.data_type(), key.data_type());
-            return exec_err!(
-                "{name}: expected {} rows of {expected}, found {} rows of {found}",
-                numbers.len(),
-                key.len()
-            );
+        let (name, expected, found) = (self.field.name(), self.field.data_type(), key.data_type());
+        if found != expected || key.len() != numbers.len() {
+            let len = key.len();
+            return exec_err!("{name}: expected {} rows of {expected}, found {len} rows of {found}", numbers.len());
         }
         if key.null_count() > 0 && !self.field.is_nullable() {
-            let name = self.field.name();
             return exec_err!("GROUP BY {name}: found a null in an expression that is not nullable in the plan");
         }
-        match key.data_type() {
+        match found {
             DataType::Boolean => {
                 let values = key.as_boolean().values();
                 self.add_values(values.iter().map(u64::from), key.nulls(), numbers);
@@ -124,7 +116,7 @@ impl KeyBits {
             DataType::UInt8 => self.add_primitive::<UInt8Type>(key, numbers),
             DataType::UInt16 => self.add_primitive::<UInt16Type>(key, numbers),
             DataType::UInt32 => self.add_primitive::<UInt32Type>(key, numbers),
-            _ => return exec_err!("{}: type {} cannot be packed", self.field.name(), self.field.data_type()),
+            _ => return exec_err!("{name}: type {expected} cannot be packed"),
         }
         Ok(())
     }
@@ -150,11 +142,8 @@ impl KeyBits {
         let (shift, null) = (self.shift, self.null_bit());
         let mask = (1 << self.bits) - 1;
         let values = numbers.values().iter().map(|number| number >> shift & mask).collect();
-        let nulls = (null != 0).then(|| {
-            let mut valid = BooleanBufferBuilder::new(numbers.len());
-            numbers.values().iter().for_each(|number| valid.append(number & null == 0));
-            NullBuffer::new(valid.finish())
-        });
+        let is_valid = |row: usize| numbers.values()[row] & null == 0;
+        let nulls = (null != 0).then(|| NullBuffer::new(BooleanBuffer::collect_bool(numbers.len(), is_valid)));
         // Each value fits its type, so the cast is exact.
         Ok(cast(&UInt64Array::new(values, nulls), self.field.data_type())?)
     }
@@ -177,7 +166,8 @@ mod tests {
     fn keys_that_fit_are_packed() {
         let (byte, word) = (field(DataType::UInt8, true), field(DataType::UInt32, false));
         let wide = field(DataType::UInt64, false);
-        let has = |keys: &[FieldRef]| layout(keys).map(|layout| (0..keys.len()).map(|key| layout.has(key)).collect());
+        let has =
+            |keys: &[FieldRef]| layout(keys).map(|layout| layout.0.iter().map(Option::is_some).collect::<Vec<_>>());
         assert_eq!(has(&[word.clone(), byte.clone()]), Some(vec![true, true]));
         assert_eq!(has(&[word.clone(), word.clone(), byte.clone()]), Some(vec![true, true, false]));
         assert_eq!(has(&[word.clone(), field(DataType::UInt32, true), byte.clone()]), Some(vec![true, false, true]));

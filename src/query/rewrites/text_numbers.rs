@@ -3,7 +3,7 @@
 //! The keys of an Arrow dictionary are not enough, because they have another meaning in each row group.
 
 use crate::query::engine::plan_function::PlanFunction;
-use arrow::array::{Array, ArrayRef, AsArray, DictionaryArray, Int32Array, StringArray, UInt32Array};
+use arrow::array::{Array, ArrayRef, AsArray, DictionaryArray, UInt32Array};
 use arrow::datatypes::{DataType, Field, FieldRef, Int32Type};
 use datafusion::common::{Result as DataFusionResult, exec_datafusion_err, exec_err};
 use datafusion::logical_expr::Expr;
@@ -43,10 +43,7 @@ impl TextDictionary {
     /// Decodes a number to a text, as a column like `like`. `name` is unique in the plan.
     pub(super) fn to_text(self: &Arc<TextDictionary>, number: Expr, like: &FieldRef, name: &str) -> Expr {
         let texts = Arc::clone(self);
-        let decode = move |arrays: &[ArrayRef]| {
-            let texts = texts.texts_of(arrays[0].as_primitive())?;
-            Ok(Arc::new(texts) as ArrayRef)
-        };
+        let decode = move |arrays: &[ArrayRef]| Ok(Arc::new(texts.texts_of(arrays[0].as_primitive())) as ArrayRef);
         PlanFunction::of_arrays("text_of_number", name.to_owned(), Arc::clone(like), decode).over(vec![number])
     }
 
@@ -92,17 +89,9 @@ impl TextDictionary {
         Ok(UInt32Array::new(keys.values().iter().map(number).collect(), keys.nulls().cloned()))
     }
 
-    fn texts_of(&self, numbers: &UInt32Array) -> DataFusionResult<DictionaryArray<Int32Type>> {
+    /// Decodes numbers. The dictionary has each text of the batch once.
+    fn texts_of(&self, numbers: &UInt32Array) -> DictionaryArray<Int32Type> {
         let guard = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        // The dictionary has each text of the batch once.
-        let (mut known, mut values) = (HashMap::new(), Vec::new());
-        let mut key_of = |number: u32| {
-            *known.entry(number).or_insert_with(|| {
-                values.push(guard.texts.get(number as usize).map(|text| &**text));
-                values.len() as i32 - 1
-            })
-        };
-        let keys: Int32Array = numbers.iter().map(|number| number.map(&mut key_of)).collect();
-        Ok(DictionaryArray::try_new(keys, Arc::new(StringArray::from(values)))?)
+        numbers.iter().map(|number| guard.texts.get(number? as usize).map(|text| &**text)).collect()
     }
 }

@@ -13,8 +13,8 @@
 //! | `a / b`, `a % b` of integers and decimals | an error if any `b` is 0, even in a row that another condition excludes | `a / nullif(b, 0)`: null, as in DuckDB and SQLite | none: SQL leaves the order of evaluation open |
 
 use super::columns::ExprRule;
-use arrow::datatypes::{DataType, TimeUnit};
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use arrow::datatypes::DataType;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result as DataFusionResult, ScalarValue};
 use datafusion::functions::expr_fn::nullif;
 use datafusion::logical_expr::expr::{InList, ScalarFunction};
@@ -51,14 +51,11 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>>
             }
         }
         Expr::InSubquery(mut subquery) => {
-            let plan = without_distinct(&subquery.subquery.subquery)?;
-            let is_changed = plan.is_some();
-            if let Some(plan) = plan {
-                subquery.subquery.subquery = Arc::new(plan);
-            }
-            Ok(Transformed::new_transformed(Expr::InSubquery(subquery), is_changed))
+            let plan = without_distinct(Arc::unwrap_or_clone(subquery.subquery.subquery))?;
+            subquery.subquery.subquery = Arc::new(plan.data);
+            Ok(Transformed::new_transformed(Expr::InSubquery(subquery), plan.transformed))
         }
-        Expr::InList(InList { expr, list, negated }) if has_columns(&list)? && !expr.is_volatile() => {
+        Expr::InList(InList { expr, list, negated }) if has_columns(&list) && !expr.is_volatile() => {
             let equal = list.into_iter().map(|value| expr.as_ref().clone().eq(value));
             let is_in = disjunction(equal).unwrap_or_else(|| lit(false));
             Ok(Transformed::yes(if negated { not(is_in) } else { is_in }))
@@ -66,16 +63,12 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>>
         Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::And | Operator::Or), right })
             if loses_nulls(&left, op, &right) =>
         {
-            let right = right.transform_up(|part| match part {
-                Expr::InList(InList { expr, list, negated }) => {
-                    let expr = Box::new(opaque(*expr, schema)?.data);
-                    Ok(Transformed::yes(Expr::InList(InList { expr, list, negated })))
+            let value = listed(&right).map(|(value, _)| value.clone());
+            let right = right.transform_down(|part| {
+                if value.as_ref() != Some(&part) {
+                    return Ok(Transformed::no(part));
                 }
-                Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) => {
-                    let left = Box::new(opaque(*left, schema)?.data);
-                    Ok(Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right })))
-                }
-                other => Ok(Transformed::no(other)),
+                Ok(Transformed::new(opaque(part, schema)?.data, true, TreeNodeRecursion::Jump))
             })?;
             Ok(Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right: Box::new(right.data) })))
         }
@@ -125,17 +118,14 @@ fn listed(condition: &Expr) -> Option<(&Expr, bool)> {
     }
 }
 
-/// Returns the plan of a subquery without its DISTINCT; `None` if it has none.
-fn without_distinct(plan: &LogicalPlan) -> DataFusionResult<Option<LogicalPlan>> {
-    match plan {
-        LogicalPlan::Distinct(Distinct::All(input)) => Ok(Some(LogicalPlan::clone(input))),
+/// Returns the plan of a subquery without its DISTINCT.
+fn without_distinct(plan: LogicalPlan) -> DataFusionResult<Transformed<LogicalPlan>> {
+    plan.transform_down(|node| match node {
+        LogicalPlan::Distinct(Distinct::All(input)) => Ok(Transformed::complete(Arc::unwrap_or_clone(input))),
         // A cast to the type of the other side.
-        LogicalPlan::Projection(projection) => {
-            let input = without_distinct(&projection.input)?;
-            input.map(|input| plan.with_new_exprs(plan.expressions(), vec![input])).transpose()
-        }
-        _ => Ok(None),
-    }
+        LogicalPlan::Projection(_) => Ok(Transformed::no(node)),
+        node => Ok(Transformed::new(node, false, TreeNodeRecursion::Stop)),
+    })
 }
 
 /// Returns an expression of the same values that the optimizer does not see through.
@@ -165,15 +155,10 @@ fn can_be_zero(divisor: &Expr, schema: &DFSchema) -> bool {
 }
 
 /// Returns whether a list has values that may differ between rows, or that come from a subquery.
-fn has_columns(list: &[Expr]) -> DataFusionResult<bool> {
+fn has_columns(list: &[Expr]) -> bool {
     let is_column =
         |expr: &Expr| matches!(expr, Expr::Column(_) | Expr::OuterReferenceColumn(..) | Expr::ScalarSubquery(_));
-    for value in list {
-        if value.exists(|expr| Ok(is_column(expr)))? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    list.iter().any(|value| value.exists(|expr| Ok(is_column(expr))).is_ok_and(|found| found))
 }
 
 /// Returns whether a cast of a column may make different numbers equal, or return null for a number.
@@ -201,16 +186,11 @@ fn narrows(from: &DataType, to: &DataType) -> bool {
 
 /// Returns whether a cast rounds values.
 fn rounds(from: &DataType, to: &DataType) -> bool {
-    let fineness = |unit: &TimeUnit| match unit {
-        TimeUnit::Second => 0,
-        TimeUnit::Millisecond => 1,
-        TimeUnit::Microsecond => 2,
-        TimeUnit::Nanosecond => 3,
-    };
     match (from, to) {
         (DataType::Decimal128(_, from), DataType::Decimal128(_, to)) => to < from,
         (DataType::Decimal128(_, scale), to) => to.is_integer() && *scale > 0,
-        (DataType::Timestamp(from, _), DataType::Timestamp(to, _)) => fineness(to) < fineness(from),
+        // The finest unit is the greatest.
+        (DataType::Timestamp(from, _), DataType::Timestamp(to, _)) => to < from,
         _ => false,
     }
 }

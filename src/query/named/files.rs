@@ -1,9 +1,55 @@
-//! The header of a named query's file.
+//! The files of named queries: the list of them, and the parser of their headers.
 
 use super::saved_query::{SavedParameter, SavedQuery};
 use arrow::datatypes::DataType;
 use datafusion::scalar::ScalarValue;
 use serde_json::Value;
+
+macro_rules! shipped {
+    ($($name:literal)*) => {
+        &[$(($name, include_str!(concat!("../../../queries/", $name, ".sql")))),*]
+    };
+}
+
+/// The names and texts of the queries that are compiled into the crate. A test checks that the list has every query of
+/// the folder `queries/`.
+pub(super) const FILES: &[(&str, &str)] = shipped! {
+    "archive_summary"
+    "blunder_rate"
+    "blunders"
+    "calibration"
+    "corner_occupancy"
+    "critic_labels"
+    "disagreements"
+    "engine_agreement"
+    "engine_leaderboard"
+    "ev_gap_histogram"
+    "ev_loss_histogram"
+    "first_moves"
+    "first_reach"
+    "first_reach_sample"
+    "hard_moves"
+    "high_score"
+    "length_histogram"
+    "move_mix"
+    "opening_book"
+    "phase_mix"
+    "policy_agreement"
+    "position_moves"
+    "position_next"
+    "position_places"
+    "repeated_positions"
+    "run_lengths"
+    "score_ecdf"
+    "score_histogram"
+    "spawn_check"
+    "survivorship"
+    "tile_first_steps"
+    "tile_presence"
+    "tile_reach"
+    "tile_survival"
+    "unique_positions"
+};
 
 /// Parses a query's file. Returns `None` for an invalid entry of the header; a test parses each file of the crate.
 pub(super) fn parse(name: &str, text: &str) -> Option<SavedQuery> {
@@ -55,7 +101,6 @@ fn parameter(words: &str) -> Option<SavedParameter> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::shipped::FILES;
     use super::*;
     use std::collections::HashSet;
 
