@@ -3,7 +3,7 @@
 use super::args::{ExtractArgs, InspectArgs, PackArgs, StatsArgs, ToJsonlArgs, ValidateArgs};
 use super::print::{print_run, print_run_json, print_stats, print_stats_json};
 use crate::print::{count, megabytes, print_json};
-use crate::progress::{Interrupt, progress};
+use crate::progress::{interrupt, progress};
 use crate::terminal::print_error;
 use a2store::error::ErrorKind;
 use a2store::format::{JsonlOptions, PackOptions, PackReader, ValidateOptions, ValidateReport, pack_folder};
@@ -19,7 +19,7 @@ pub(super) fn pack(args: &PackArgs, quiet: bool) -> Result<u8> {
     options.align = args.align;
     options.compression = args.compress.parse()?;
     options.workers = args.workers;
-    let report = pack_folder(&args.input, &args.output, &options, &*progress(quiet), Interrupt::new()?.token())?;
+    let report = pack_folder(&args.input, &args.output, &options, &*progress(quiet), &interrupt()?)?;
     for error in &report.errors {
         print_error("a2pack", error);
     }
@@ -44,7 +44,7 @@ pub(super) fn validate(args: &ValidateArgs, quiet: bool) -> Result<u8> {
     options.sample = args.sample;
     options.workers = args.workers;
     let report = match PackReader::open(&args.packfile) {
-        Ok(reader) => reader.validate(&options, &*progress(quiet), Interrupt::new()?.token())?,
+        Ok(reader) => reader.validate(&options, &*progress(quiet), &interrupt()?)?,
         Err(error) if matches!(error.kind(), ErrorKind::Header { .. } | ErrorKind::Checksum { .. }) => {
             let mut report = ValidateReport::default();
             report.problems.push(error);
@@ -73,7 +73,7 @@ pub(super) fn validate(args: &ValidateArgs, quiet: bool) -> Result<u8> {
 
 pub(super) fn stats(args: &StatsArgs, quiet: bool) -> Result<u8> {
     let reader = PackReader::open(&args.packfile)?;
-    let stats = reader.stats(&*progress(quiet), Interrupt::new()?.token())?;
+    let stats = reader.stats(&*progress(quiet), &interrupt()?)?;
     if stats.unreadable > 0 {
         eprintln!("a2pack: {}: {} runs cannot be read", args.packfile.display(), count(stats.unreadable));
     }
@@ -92,11 +92,11 @@ pub(super) fn to_jsonl(args: &ToJsonlArgs, quiet: bool) -> Result<u8> {
     options.compact = args.compact;
     options.parallel = args.parallel || args.workers.is_some();
     options.workers = args.workers;
-    let (interrupt, progress) = (Interrupt::new()?, progress(quiet || args.no_progress));
+    let (cancel, progress) = (interrupt()?, progress(quiet || args.no_progress));
     let report = if args.output.as_os_str() == "-" {
-        reader.write_jsonl(&mut io::stdout().lock(), &options, &*progress, interrupt.token())?
+        reader.write_jsonl(&mut io::stdout().lock(), &options, &*progress, &cancel)?
     } else {
-        reader.to_jsonl(&args.output, &options, &*progress, interrupt.token())?
+        reader.to_jsonl(&args.output, &options, &*progress, &cancel)?
     };
     for error in &report.errors {
         print_error("a2pack", error);

@@ -2,7 +2,7 @@
 
 use crate::exit::UsageError;
 use crate::print::{count, megabytes, print_report};
-use crate::progress::{Interrupt, progress};
+use crate::progress::{interrupt, progress};
 use a2store::Archive;
 use a2store::archive::{AnnotateOptions, AnnotationInput};
 use anyhow::{Result, bail};
@@ -43,7 +43,7 @@ pub(crate) fn annotate(args: &AnnotateArgs, quiet: bool) -> Result<u8> {
         (None, _) if args.drop => bail!(UsageError("--drop: expected a model".into())),
         (None, _) => list(&archive, args.json),
         (Some(model), None) if args.drop => {
-            let dropped = archive.drop_annotations(model, Interrupt::new()?.token())?;
+            let dropped = archive.drop_annotations(model, &interrupt()?)?;
             let (rows, version) = (count(dropped.num_rows), archive.version());
             let text = format!("{model}: {rows} annotated steps dropped, version {version}");
             print_report(args.json, &dropped, [("version", json!(version))], &text)
@@ -51,7 +51,7 @@ pub(crate) fn annotate(args: &AnnotateArgs, quiet: bool) -> Result<u8> {
         (Some(_), None) => bail!(UsageError("expected a folder of annotations, or --drop".into())),
         (Some(model), Some(folder)) => {
             let input = AnnotationInput::Folder(folder);
-            let report = archive.annotate(model, input, &options, &*progress(quiet), Interrupt::new()?.token())?;
+            let report = archive.annotate(model, input, &options, &*progress(quiet), &interrupt()?)?;
             let version = archive.version();
             let text = format!(
                 "{model}: {} steps of {} runs annotated ({} replaced, {} without annotations), version {version}",

@@ -2,7 +2,7 @@
 
 use crate::exit::UsageError;
 use crate::print::{count, print_json, rate};
-use crate::progress::{Interrupt, progress};
+use crate::progress::{interrupt, progress};
 use crate::terminal::{print_error, print_warning};
 use a2store::archive::StorageOptions;
 use a2store::error::Error;
@@ -58,15 +58,15 @@ pub(crate) fn ingest(args: &IngestArgs, quiet: bool) -> Result<u8> {
             bail!(UsageError(format!("{input}: expected files or folders of runs, found an archive; {hint}")));
         }
     }
-    let interrupt = Interrupt::new()?;
+    let cancel = interrupt()?;
     let phases = Phases { mid: args.mid, late: args.late };
-    let mut archive = Archive::open_or_create(archive, phases, &StorageOptions::default(), interrupt.token())?;
+    let mut archive = Archive::open_or_create(archive, phases, &StorageOptions::default(), &cancel)?;
     let mut options = IngestOptions::default();
     options.workers = args.workers;
     options.wait = args.wait;
     options.strict = args.strict;
     let start = Instant::now();
-    let report = archive.ingest(inputs, &options, &*progress(quiet), interrupt.token())?;
+    let report = archive.ingest(inputs, &options, &*progress(quiet), &cancel)?;
     let secs = start.elapsed().as_secs_f64();
     for rejected in &report.errors {
         print_error("a2store", &rejected.error);

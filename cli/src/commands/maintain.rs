@@ -1,7 +1,7 @@
 //! The maintenance commands `verify`, `restore`, `tag`, `compact` and `expire`.
 
 use crate::print::{count, megabytes, print_json, print_report};
-use crate::progress::{Interrupt, progress};
+use crate::progress::{interrupt, progress};
 use a2store::Archive;
 use a2store::archive::{CompactOptions, ExpireOptions, StorageOptions, VersionName};
 use anyhow::Result;
@@ -90,8 +90,8 @@ pub(crate) struct ExpireArgs {
 }
 
 pub(crate) fn verify(args: &VerifyArgs, quiet: bool) -> Result<u8> {
-    let (storage, interrupt) = (StorageOptions::default(), Interrupt::new()?);
-    let report = Archive::verify(&args.archive, args.workers, &storage, &*progress(quiet), interrupt.token())?;
+    let (storage, cancel) = (StorageOptions::default(), interrupt()?);
+    let report = Archive::verify(&args.archive, args.workers, &storage, &*progress(quiet), &cancel)?;
     let mut out = std::io::stdout().lock();
     if args.json {
         writeln!(out, "{}", serde_json::to_string(&report)?)?;
@@ -120,8 +120,8 @@ pub(crate) fn verify(args: &VerifyArgs, quiet: bool) -> Result<u8> {
 }
 
 pub(crate) fn restore(args: &RestoreArgs) -> Result<u8> {
-    let (storage, interrupt) = (StorageOptions::default(), Interrupt::new()?);
-    let report = Archive::restore(&args.archive, args.version.clone(), args.dry_run, &storage, interrupt.token())?;
+    let (storage, cancel) = (StorageOptions::default(), interrupt()?);
+    let report = Archive::restore(&args.archive, args.version.clone(), args.dry_run, &storage, &cancel)?;
     if args.json {
         print_json(&report, [])?;
         return Ok(0);
@@ -174,7 +174,7 @@ pub(crate) fn compact(args: &CompactArgs, quiet: bool) -> Result<u8> {
     options.file_rows = args.file_rows;
     options.workers = args.workers;
     let mut archive = Archive::open(&args.archive)?;
-    let report = archive.compact(&options, &*progress(quiet), Interrupt::new()?.token())?;
+    let report = archive.compact(&options, &*progress(quiet), &interrupt()?)?;
     let version = archive.version();
     let text = format!(
         "{} files ({}) became {} ({}); {} rows rewritten, version {version}",
@@ -194,7 +194,7 @@ pub(crate) fn expire(args: &ExpireArgs) -> Result<u8> {
     options.older_than = older_than;
     options.grace = grace;
     options.dry_run = dry_run;
-    let report = archive.expire(&options, Interrupt::new()?.token())?;
+    let report = archive.expire(&options, &interrupt()?)?;
     let verb = if dry_run { "would be removed" } else { "removed" };
     let mut text = format!(
         "{} versions and {} data files ({}) {verb}; version {} is the oldest",

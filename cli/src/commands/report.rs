@@ -2,7 +2,7 @@
 
 use crate::open::{ArchiveArgs, check_output};
 use crate::print::megabytes;
-use crate::progress::{Interrupt, progress};
+use crate::progress::{interrupt, progress};
 use crate::terminal::print_warning;
 use crate::values::report_groups;
 use a2store_explore::{Report, ReportGroups, ReportOptions};
@@ -35,12 +35,12 @@ pub(crate) struct ReportArgs {
 pub(crate) fn report(args: &ReportArgs, quiet: bool) -> Result<u8> {
     let archive = args.archive.open()?;
     check_output(&args.output, args.overwrite, &archive)?;
-    let interrupt = Interrupt::new()?;
+    let cancel = interrupt()?;
     let started = Instant::now();
     let compare = args.compare.as_ref().and_then(|groups| <[String; 2]>::try_from(groups.clone()).ok());
     let mut options = ReportOptions::default().with_groups(args.by);
     (options.condition, options.compare) = (args.condition.clone(), compare);
-    let report = Report::of(&archive, &options, &*progress(quiet), interrupt.token())?;
+    let report = Report::of(&archive, &options, &*progress(quiet), &cancel)?;
     report.save(&args.output)?;
     if quiet {
         return Ok(0);

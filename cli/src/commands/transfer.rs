@@ -2,7 +2,7 @@
 
 use crate::open::ArchiveArgs;
 use crate::print::{count, print_report, rate};
-use crate::progress::{Interrupt, progress};
+use crate::progress::{interrupt, progress};
 use crate::terminal::{print_error, print_warning};
 use crate::values::formats;
 use a2store::export::{ExportFormat, ExportOptions, ExportReport};
@@ -77,10 +77,10 @@ pub(crate) fn export(args: &ExportArgs, quiet: bool) -> Result<u8> {
     // the statement.
     let condition = args.condition.as_deref().unwrap_or("true");
     let query = archive.sql(&format!("SELECT run_id FROM runs WHERE (\n{condition}\n)"), no_params())?;
-    let interrupt = Interrupt::new()?;
+    let cancel = interrupt()?;
     let start = Instant::now();
     let options = options(args.format, &args.target)?;
-    let report = query.export_runs(&args.target.output, &options, &*progress(quiet), interrupt.token())?;
+    let report = query.export_runs(&args.target.output, &options, &*progress(quiet), &cancel)?;
     if report.runs == 0 && report.errors.is_empty() {
         print_warning("a2store", "no runs to export");
     }
@@ -88,11 +88,10 @@ pub(crate) fn export(args: &ExportArgs, quiet: bool) -> Result<u8> {
 }
 
 pub(crate) fn convert(args: &ConvertArgs, quiet: bool) -> Result<u8> {
-    let interrupt = Interrupt::new()?;
+    let cancel = interrupt()?;
     let start = Instant::now();
     let options = options(args.format, &args.target)?;
-    let report =
-        a2store::export::convert(&args.inputs, &args.target.output, &options, &*progress(quiet), interrupt.token())?;
+    let report = a2store::export::convert(&args.inputs, &args.target.output, &options, &*progress(quiet), &cancel)?;
     print(&report, start, args.target.json)
 }
 

@@ -1,7 +1,7 @@
 //! The subcommand `view`.
 
 use crate::open::ArchiveArgs;
-use crate::progress::Interrupt;
+use crate::progress::interrupt;
 use crate::terminal::print_warning;
 use a2store_explore::{View, ViewOptions};
 use anyhow::Result;
@@ -26,7 +26,7 @@ pub(crate) fn view(args: &ViewArgs, quiet: bool) -> Result<u8> {
     let archive = args.archive.open()?;
     let follows = args.archive.version.is_none();
     let options = ViewOptions { port: args.port, follows, ..ViewOptions::from_environment()? };
-    let interrupt = Interrupt::new()?;
+    let cancel = interrupt()?;
     let mut view = View::start(archive, options)?;
     let mut out = stdout().lock();
     if !quiet {
@@ -37,7 +37,7 @@ pub(crate) fn view(args: &ViewArgs, quiet: bool) -> Result<u8> {
     if !args.no_browser && !open_browser(&view.url()) && !quiet {
         print_warning("a2store", "no browser was found: open the address in a browser on this machine");
     }
-    view.wait(interrupt.token());
+    view.wait(&cancel);
     view.close();
     Ok(0)
 }
