@@ -1,7 +1,7 @@
 //! Exit statuses and the printing of errors.
 
+use super::output::print_error;
 use super::progress::interrupted_status;
-use super::terminal::print_error;
 use a2store::error::{Error, ErrorKind};
 use clap::Parser;
 use std::ffi::OsString;

@@ -4,10 +4,8 @@ use crate::error::{OrRaise, Raised};
 use crate::support::integers::{Bounded, U16, U64};
 use a2store::board::{Board, Move, Palette, WideBoard, board_svg};
 use a2store::error::Error;
-use a2store::system::publish::Output;
 use a2store_explore::Position;
 use pyo3::prelude::*;
-use std::io::Write;
 use std::path::PathBuf;
 
 /// Return the exponents of a board, 16 for a tile of 65536.
@@ -34,11 +32,7 @@ pub(crate) fn svg(board: U64, tile_65536_mask: U16, size: Bounded<u32, 1, 10_000
 #[pyo3(name = "_write_page")]
 #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
 pub(crate) fn write_page(py: Python<'_>, path: PathBuf, page: &str) -> PyResult<()> {
-    py.detach(|| {
-        let output = Output::create(&path).or_raise()?;
-        output.file().write_all(page.as_bytes()).map_err(|source| Error::io(&path, source)).or_raise()?;
-        output.publish().or_raise()
-    })
+    py.detach(|| a2store_explore::write_page(&path, page)).or_raise()
 }
 
 /// Returns an instance of `a2store.Position`.

@@ -1,12 +1,10 @@
 //! The page of a report.
 
 use super::report::{Report, ReportTable, has_too_many_groups};
-use a2store::error::{Error, Result};
+use a2store::error::Result;
 use a2store::query::{json_rows, json_scalar};
-use a2store::system::publish::Output;
 use arrow::datatypes::DataType;
 use serde_json::{Map, Value, json};
-use std::io::Write;
 use std::path::Path;
 
 /// The page without data. `web/` builds it.
@@ -37,17 +35,6 @@ impl Report {
     /// rows.
     pub fn to_html(&self) -> Result<String> {
         Ok(with_data(TEMPLATE, &json(self)?))
-    }
-
-    /// Writes the page to a file. Replaces an existing file atomically.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Io`](a2store::ErrorKind::Io), and the error of [`to_html`](Report::to_html).
-    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
-        let (path, html) = (path.as_ref(), self.to_html()?);
-        let output = Output::create(path)?;
-        output.file().write_all(html.as_bytes()).map_err(|source| Error::io(path, source))?;
-        output.publish()
     }
 }
 

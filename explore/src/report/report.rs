@@ -63,7 +63,7 @@ impl Report {
     /// # a2store::simulate(&runs, &a2store::SimulateOptions::default().with_runs(3), &(), &cancel)?;
     /// # archive.ingest([&runs], &Default::default(), &(), &cancel)?;
     /// let report = a2store_explore::Report::of(&archive, &a2store_explore::ReportOptions::default(), &(), &cancel)?;
-    /// report.save(folder.path().join("report.html"))?;
+    /// std::fs::write(folder.path().join("report.html"), report.to_html()?)?;
     /// let reach = report.table("tile_reach").ok_or("no table")?;
     /// assert!(reach.rows.as_ref().is_ok_and(|rows| rows.num_rows() > 0));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
