@@ -11,7 +11,7 @@
 //! | `routes.rs` | the function that handles each address; the files of the page, which `../web/` builds |
 //! | `request.rs`, `failure.rs` | bodies and cancellation of requests; rejected and failed requests |
 //! | `explorer.rs` | shared state: the archive, and the limits of queries |
-//! | `addresses/` | one file for each kind of address: runs, games, statements, reports and others |
+//! | `addresses/` | one file for each kind of address: the archive, runs, games, statements, reports |
 
 mod access;
 mod addresses;

@@ -1,7 +1,7 @@
 //! The routes: the function that handles each address. The files of the page are built by `../web/`.
 
 use super::access::{Access, guard};
-use super::addresses::{about, catalog, downloads, events, game, positions, reports, runs, sql};
+use super::addresses::{archive, games, reports, runs, statements};
 use super::explorer::Explorer;
 use super::failure::Failure;
 use axum::Router;
@@ -21,16 +21,16 @@ pub(crate) fn router(explorer: Arc<Explorer>, access: Arc<Access>) -> Router {
         .route("/", get(async || Html(INDEX)))
         .route("/app.js", get(async || ([(CONTENT_TYPE, "text/javascript; charset=utf-8")], SCRIPT)))
         .route("/app.css", get(async || ([(CONTENT_TYPE, "text/css; charset=utf-8")], STYLES)))
-        .route("/api/archive", get(about::archive))
-        .route("/api/events", get(events::events))
+        .route("/api/archive", get(archive::archive))
+        .route("/api/events", get(archive::events))
         .route("/api/runs", post(runs::runs))
-        .route("/api/runs/{run_id}", get(game::game))
-        .route("/api/runs/{run_id}/annotations", get(game::annotations))
-        .route("/api/policy", post(game::policy))
-        .route("/api/position", post(positions::position))
-        .route("/api/sql", post(sql::rows))
-        .route("/api/schema", get(catalog::schema))
-        .route("/api/download", post(downloads::download))
+        .route("/api/runs/{run_id}", get(games::game))
+        .route("/api/runs/{run_id}/annotations", get(games::annotations))
+        .route("/api/policy", post(games::policy))
+        .route("/api/position", post(games::position))
+        .route("/api/sql", post(statements::rows))
+        .route("/api/schema", get(archive::schema))
+        .route("/api/download", post(statements::download))
         .route("/api/report", post(reports::report))
         .route("/report/{key}", get(reports::page))
         .fallback(unknown)

@@ -1,7 +1,7 @@
 //! The socket, the connections, and the end of the server.
 
 use super::access::{Access, check_token};
-use super::addresses::events::watch_archive;
+use super::addresses::archive::watch_archive;
 use super::explorer::{Explorer, LivePolicy};
 use super::routes::router;
 use a2store::archive::Archive;

@@ -1,4 +1,5 @@
-//! A run with its positions and predictions, the details of predictions, and the values of the live policy.
+//! Games: a run with its positions and predictions, the values of the live policy, and the places where a position
+//! occurs.
 
 use crate::data::{predictions, replay_json};
 use crate::replay::Replay;
@@ -6,22 +7,27 @@ use crate::rows::{objects, read};
 use crate::view::explorer::{Explorer, limits};
 use crate::view::failure::{Answer, Failure};
 use crate::view::request::{Body, Parts, blocking};
-use a2store::board::{Board, WideBoard};
-use a2store::query::short;
+use a2store::board::{Board, Move, WideBoard};
+use a2store::query::{SavedQuery, ScalarValue, short};
 use axum::Json;
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// The maximum number of steps in a response with predictions, and of boards in a call of the policy.
 const MAX_STEPS: u32 = 512;
 
+/// The maximum number of listed places, and of listed next positions.
+const MAX_PLACES: u64 = 500;
+const MAX_NEXT: u64 = 50;
+
 /// Describes a run, with all its positions as columns.
-pub(crate) async fn game(State(explorer): State<Arc<Explorer>>, Parts(run_id): Parts<String>) -> Answer<Value> {
+pub(crate) async fn game(State(explorer): State<Arc<Explorer>>, Parts(run_id): Parts<u32>) -> Answer<Value> {
     blocking(move |cancel| {
         let archive = explorer.archive();
-        let run_id = parse_run(&run_id)?;
         let sql = format!(
             "SELECT format, source, start_time, elapsed_s, seed, session, verified, ingested_at, source_id, game_steps \
              FROM runs WHERE run_id = {run_id}"
@@ -36,10 +42,6 @@ pub(crate) async fn game(State(explorer): State<Arc<Explorer>>, Parts(run_id): P
     .await
 }
 
-fn parse_run(text: &str) -> Result<u32, Failure> {
-    text.parse().map_err(|_| Failure::bad_request(format!("run: expected a number, found {text:?}")))
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Steps {
@@ -50,12 +52,11 @@ pub(crate) struct Steps {
 /// Returns all predictions of models for a range of steps.
 pub(crate) async fn annotations(
     State(explorer): State<Arc<Explorer>>,
-    Parts(run_id): Parts<String>,
-    steps: Result<Query<Steps>, axum::extract::rejection::QueryRejection>,
+    Parts(run_id): Parts<u32>,
+    steps: Result<Query<Steps>, QueryRejection>,
 ) -> Answer<Value> {
     let Query(Steps { from, to }) = steps.map_err(|error| Failure::bad_request(error.body_text()))?;
     blocking(move |cancel| {
-        let run_id = parse_run(&run_id)?;
         if to.checked_sub(from).is_none_or(|count| count > MAX_STEPS) {
             let message = format!("to: expected at least {from} and at most {MAX_STEPS} more, found {to}");
             return Err(Failure::bad_request(message));
@@ -95,10 +96,71 @@ pub(crate) async fn policy(State(explorer): State<Arc<Explorer>>, Body(request):
 }
 
 /// Parses a board of sixteen hexadecimal digits, and its mask.
-pub(crate) fn parse_board(text: &str, mask: u16) -> Result<WideBoard, Failure> {
+fn parse_board(text: &str, mask: u16) -> Result<WideBoard, Failure> {
     let is_valid = text.len() == 16 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
     let board = u64::from_str_radix(text, 16).ok().filter(|_| is_valid);
     let board =
         board.ok_or_else(|| Failure::bad_request(format!("board: expected 16 hexadecimal digits, found {text:?}")))?;
     Ok(WideBoard::new(Board(board), mask)?)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Search {
+    board: String,
+    #[serde(default)]
+    mask: u16,
+    limit: u64,
+}
+
+/// Returns the places where a position occurs, the moves that were played there, and the positions that followed.
+pub(crate) async fn position(State(explorer): State<Arc<Explorer>>, Body(request): Body<Search>) -> Answer<Value> {
+    let board = parse_board(&request.board, request.mask)?;
+    let limit = request.limit;
+    if limit > MAX_PLACES {
+        return Err(Failure::bad_request(format!("limit: expected at most {MAX_PLACES}, found {limit}")));
+    }
+    let _permit = explorer.permit().await?;
+    blocking(move |cancel| {
+        let started = Instant::now();
+        let (archive, mask) = (explorer.archive(), u64::from(board.tile_65536_mask()));
+        let ask = |name: &str, limit: Option<u64>| {
+            let (board, mask) = (ScalarValue::from(board.board().0), ScalarValue::from(mask));
+            let mut params = vec![("board", board), ("tile_65536_mask", mask)];
+            params.extend(limit.map(|limit| ("limit", ScalarValue::from(limit))));
+            let query = archive.query_with(&SavedQuery::find(name)?, params, &limits(), cancel)?;
+            objects(&query.rows(cancel)?)
+        };
+        let moves = ask("position_moves", None)?;
+        let places = ask("position_places", Some(limit))?;
+        let next = ask("position_next", Some(MAX_NEXT))?;
+        let num_found: u64 = moves.iter().filter_map(|row| row["num_steps"].as_u64()).sum();
+        let canonical = board.canonical();
+        Ok(Json(json!({
+            "board": hex(board),
+            "mask": mask,
+            "canonical": hex(canonical),
+            "canonical_mask": canonical.tile_65536_mask(),
+            "num_found": num_found,
+            "after": Move::ALL.map(|direction| after(board, direction)),
+            "moves": moves,
+            "next": next,
+            "places": places,
+            "seconds": started.elapsed().as_secs_f64(),
+        })))
+    })
+    .await
+}
+
+fn hex(board: WideBoard) -> String {
+    format!("{:016x}", board.board().0)
+}
+
+/// Returns the board after a move, before a tile spawns.
+fn after(board: WideBoard, direction: Move) -> Value {
+    if board.legal_moves() & direction.bit() == 0 {
+        return Value::Null;
+    }
+    let after = board.slide(direction);
+    json!({ "board": hex(after), "mask": after.tile_65536_mask(), "reward": board.reward(direction) })
 }
