@@ -97,7 +97,6 @@ pub(crate) fn view(args: &ViewArgs, quiet: bool) -> Result<u8> {
         print_warning("a2store", "no browser was found: open the address in a browser on this machine");
     }
     view.wait(&cancel);
-    view.close();
     Ok(0)
 }
 

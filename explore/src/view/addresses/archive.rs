@@ -3,8 +3,7 @@
 use crate::page::{MAX_GAP, MIN_LOSS, palettes};
 use crate::rows::read;
 use crate::view::explorer::{Explorer, MAX_ROWS, limits};
-use crate::view::failure::Answer;
-use crate::view::request::blocking;
+use crate::view::request::{Answer, blocking};
 use a2store::archive::TableName;
 use a2store::query::{SavedQuery, functions, json_rows, no_params, short, type_name};
 use arrow::datatypes::{Field, Schema};

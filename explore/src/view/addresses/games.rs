@@ -4,9 +4,8 @@
 use crate::data::{predictions, replay_json};
 use crate::replay::Replay;
 use crate::rows::{objects, read};
-use crate::view::explorer::{Explorer, limits};
-use crate::view::failure::{Answer, Failure};
-use crate::view::request::{Body, Parts, blocking};
+use crate::view::explorer::{Body, Explorer, limits};
+use crate::view::request::{Answer, Failure, Parts, blocking};
 use a2store::board::{Board, Move, WideBoard};
 use a2store::query::{SavedQuery, ScalarValue, short};
 use axum::Json;

@@ -1,9 +1,8 @@
 //! Reports: computed when a page requests them, and cached.
 
 use crate::report::{Report, ReportGroups, ReportOptions, page_policy};
-use crate::view::explorer::{CachedReport, Explorer};
-use crate::view::failure::{Answer, Failure};
-use crate::view::request::{Body, Parts, blocking};
+use crate::view::explorer::{Body, CachedReport, Explorer};
+use crate::view::request::{Answer, Failure, Parts, blocking};
 use a2store::system::process::lock;
 use a2store::system::random;
 use axum::Json;

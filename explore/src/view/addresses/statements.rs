@@ -1,9 +1,8 @@
 //! Statements and named queries: their rows in JSON, and results as files.
 
 use crate::rows::scalar;
-use crate::view::explorer::{Explorer, MAX_ROWS, limits};
-use crate::view::failure::{Answer, Failure};
-use crate::view::request::{Body, CancelOnDrop, blocking};
+use crate::view::explorer::{Body, Explorer, MAX_ROWS, limits};
+use crate::view::request::{Answer, CancelOnDrop, Failure, blocking};
 use a2store::archive::Archive;
 use a2store::query::{Query, QueryOptions, RowFormat, SavedQuery, ScalarValue, is_board, json_rows, type_name};
 use a2store::system::cancellation::CancellationToken;
