@@ -134,8 +134,9 @@ pub(crate) struct ShowArgs {
 
 impl GameArgs {
     fn read(&self) -> Result<(Archive, Replay)> {
-        let archive = self.archive.open()?;
-        let replay = Replay::of(&archive, self.run, CancellationToken::never())?;
+        let (archive, cancel) = (self.archive.open()?, CancellationToken::never());
+        let run = archive.run(self.run, cancel)?.run;
+        let replay = Replay::of_stored(&archive, self.run, &run, cancel)?;
         if replay.positions.is_empty() {
             bail!(UsageError(format!("run {}: expected at least one board, found none", self.run)));
         }

@@ -1,7 +1,7 @@
 //! Games: a run with its positions and predictions, the values of the live policy, and the places where a position
 //! occurs.
 
-use crate::data::{predictions, replay_json};
+use crate::page::{predictions, replay_json};
 use crate::replay::Replay;
 use crate::rows::{objects, read};
 use crate::view::explorer::{Body, Explorer, limits};
@@ -33,7 +33,8 @@ pub(crate) async fn game(State(explorer): State<Arc<Explorer>>, Parts(run_id): P
         );
         let none = || Failure::not_found(format!("run {run_id}: no such run in version {}", archive.version()));
         let info = objects(&read(&archive, &sql, &limits(), cancel)?)?.pop().ok_or_else(none)?;
-        let mut answer = replay_json(&Replay::of(&archive, run_id, cancel)?);
+        let run = archive.run(run_id, cancel)?.run;
+        let mut answer = replay_json(&Replay::of_stored(&archive, run_id, &run, cancel)?);
         answer["version"] = archive.version().into();
         answer["info"] = info.into();
         Ok(Json(answer))
