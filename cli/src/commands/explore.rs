@@ -50,8 +50,7 @@ pub(crate) fn report(args: &ReportArgs, quiet: bool) -> Result<u8> {
     let cancel = interrupt()?;
     let started = Instant::now();
     let compare = args.compare.as_ref().and_then(|groups| <[String; 2]>::try_from(groups.clone()).ok());
-    let mut options = ReportOptions::default().with_groups(args.by);
-    (options.condition, options.compare) = (args.condition.clone(), compare);
+    let options = ReportOptions { condition: args.condition.clone(), groups: args.by, compare, explorer: None };
     let report = Report::of(&archive, &options, &*progress(quiet), &cancel)?;
     write_page(&args.output, &report.to_html()?)?;
     if quiet {
