@@ -1,13 +1,12 @@
 //! The command `a2store`: its entry point and its subcommands.
 
+use super::args::{CompletionsArgs, completions};
 use super::exit::{UsageError, conclude};
-use super::logging::log_to_stderr;
-use crate::commands::{
-    annotate, bench, info, ingest, maintain, queries, replay, report, shell, show, simulate, sql, transfer, view,
-};
+use crate::commands::{bench, explore, info, maintain, simulate, sql, transfer};
 use anyhow::{Result, bail};
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
+use tracing_subscriber::EnvFilter;
 
 /// 2048 self-play games as a Parquet archive, SQL over it, and shuffled training batches at memory speed.
 #[derive(Debug, Parser)]
@@ -25,19 +24,19 @@ enum StoreCommand {
     /// Play seeded games and write them as run files.
     Simulate(simulate::SimulateArgs),
     /// Add the runs of files and folders in any format to an archive. Creates the archive if it does not exist.
-    Ingest(ingest::IngestArgs),
+    Ingest(transfer::IngestArgs),
     /// Show the contents of an archive.
     Info(info::InfoArgs),
     /// List the versions of an archive, newest first.
     History(info::InfoArgs),
     /// Write an HTML report of an archive: one file that works offline.
-    Report(report::ReportArgs),
+    Report(explore::ReportArgs),
     /// Explore an archive in a browser: runs, replays, positions, SQL, and the report.
-    View(view::ViewArgs),
+    View(explore::ViewArgs),
     /// Print one position of a game: the board, the engine's values, and the predictions of models.
-    Show(show::ShowArgs),
+    Show(explore::ShowArgs),
     /// Write a page that replays a game in any browser, without network.
-    Replay(replay::ReplayArgs),
+    Replay(explore::ReplayArgs),
     /// List the columns of the tables `runs`, `steps` and `annotations`.
     Schema(info::SchemaArgs),
     /// Run a query over the tables `runs`, `steps` and `annotations`.
@@ -45,13 +44,13 @@ enum StoreCommand {
     /// Run a named query.
     Query(sql::NamedQueryArgs),
     /// List the named queries, or show one.
-    Queries(queries::QueriesArgs),
+    Queries(sql::QueriesArgs),
     /// Write the runs of an archive to files in any format.
     Export(transfer::ExportArgs),
     /// Convert run files from any format to another, without an archive.
     Convert(transfer::ConvertArgs),
     /// Add the predictions of a model for the steps of an archive, list the annotated models, or drop one.
-    Annotate(annotate::AnnotateArgs),
+    Annotate(maintain::AnnotateArgs),
     /// Check an archive and list every problem.
     Verify(maintain::VerifyArgs),
     /// Make a new version with the files of an older one, also if the newest manifest is damaged.
@@ -69,7 +68,7 @@ enum StoreCommand {
     #[command(disable_help_flag = true)]
     Critic(CriticArgs),
     /// Print the completion script of a shell.
-    Completions(shell::CompletionsArgs),
+    Completions(CompletionsArgs),
 }
 
 #[derive(Args, Debug)]
@@ -92,30 +91,46 @@ fn run_command(cli: StoreCli) -> Result<u8> {
     let quiet = cli.quiet;
     match cli.command {
         StoreCommand::Simulate(args) => simulate::simulate(&args, quiet),
-        StoreCommand::Ingest(args) => ingest::ingest(&args, quiet),
+        StoreCommand::Ingest(args) => transfer::ingest(&args, quiet),
         StoreCommand::Info(args) => info::info(&args),
         StoreCommand::History(args) => info::history(&args),
-        StoreCommand::View(args) => view::view(&args, quiet),
-        StoreCommand::Show(args) => show::show(&args),
-        StoreCommand::Replay(args) => replay::replay(&args, quiet),
-        StoreCommand::Report(args) => report::report(&args, quiet),
+        StoreCommand::View(args) => explore::view(&args, quiet),
+        StoreCommand::Show(args) => explore::show(&args),
+        StoreCommand::Replay(args) => explore::replay(&args, quiet),
+        StoreCommand::Report(args) => explore::report(&args, quiet),
         StoreCommand::Schema(args) => info::schema(&args),
         StoreCommand::Sql(args) => sql::sql(&args),
         StoreCommand::Query(args) => sql::named(&args),
-        StoreCommand::Queries(args) => queries::queries(&args),
+        StoreCommand::Queries(args) => sql::queries(&args),
         StoreCommand::Export(args) => transfer::export(&args, quiet),
         StoreCommand::Convert(args) => transfer::convert(&args, quiet),
-        StoreCommand::Annotate(args) => annotate::annotate(&args, quiet),
+        StoreCommand::Annotate(args) => maintain::annotate(&args, quiet),
         StoreCommand::Verify(args) => maintain::verify(&args, quiet),
         StoreCommand::Restore(args) => maintain::restore(&args),
         StoreCommand::Tag(args) => maintain::tag(&args),
         StoreCommand::Compact(args) => maintain::compact(&args, quiet),
         StoreCommand::Expire(args) => maintain::expire(&args),
         StoreCommand::Bench(args) => bench::bench(&args, quiet),
-        StoreCommand::Completions(args) => shell::completions::<StoreCli>(&args),
+        StoreCommand::Completions(args) => completions::<StoreCli>(&args),
         // The Python package runs `critic` before it calls this crate.
         StoreCommand::Critic(CriticArgs { command, arguments: _ }) => {
             bail!(UsageError(format!("critic {command}: needs the Python package: pip install a2store")))
         }
     }
+}
+
+/// The environment variable with a filter in the syntax of `tracing-subscriber`, such as `a2store::query=debug`.
+const FILTER_VARIABLE: &str = "RUST_LOG";
+
+/// Logs the library's events by the filter in `RUST_LOG`. Without a filter, logs nothing.
+fn log_to_stderr() -> Result<()> {
+    let Some(filter) = std::env::var(FILTER_VARIABLE).ok().filter(|filter| !filter.is_empty()) else { return Ok(()) };
+    let filter =
+        EnvFilter::try_new(&filter).map_err(|error| UsageError(format!("{FILTER_VARIABLE}: {error}: {filter:?}")))?;
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A log line that cannot be written must not stop the work.
+    let lines = lines.log_internal_errors(false);
+    // Another program that runs this command may have a subscriber, which then receives the events.
+    lines.with_ansi(console::colors_enabled_stderr()).try_init().ok();
+    Ok(())
 }

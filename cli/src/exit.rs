@@ -1,7 +1,7 @@
 //! Exit statuses and the printing of errors.
 
+use super::output::print_error;
 use super::progress::interrupted_status;
-use super::terminal::print_error;
 use a2store::error::{Error, ErrorKind};
 use clap::Parser;
 use std::ffi::OsString;
@@ -25,10 +25,7 @@ pub(crate) fn conclude<C: Parser>(
         Err(error) if is_broken_pipe(&error) => 0,
         Err(error) => {
             print_error(name, format_args!("{error:#}"));
-            match error.downcast_ref::<Error>().map(Error::kind) {
-                Some(ErrorKind::Cancelled) => interrupted_status(),
-                _ => exit_status(&error),
-            }
+            exit_status(&error)
         }
     }
 }
@@ -44,9 +41,10 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     })
 }
 
-/// Returns 2 for an error in the command line, and 1 for a problem with the data.
+/// Returns 2 for an error in the command line, 1 for a problem with the data, and the status of a signal after it.
 fn exit_status(error: &anyhow::Error) -> u8 {
     match error.downcast_ref::<Error>().map(Error::kind) {
+        Some(ErrorKind::Cancelled) => interrupted_status(),
         Some(
             ErrorKind::Argument { .. }
             | ErrorKind::Query { .. }

@@ -6,29 +6,21 @@
 //!
 //! | file | owns |
 //! | --- | --- |
-//! | `a2store.rs` | the entry point of `a2store` |
+//! | `a2store.rs` | the entry point of `a2store`, and its log lines |
 //! | `commands/` | its subcommands: one file each, or one for a few |
 //! | `a2pack/` | the command `a2pack` |
-//! | `rows.rs` | query rows as a table, CSV, JSON, Parquet or Arrow |
-//! | `terminal.rs` | the width of the terminal, and colours |
-//! | `print.rs` | numbers and JSON on standard output |
-//! | `values.rs` | parsers of option values |
-//! | `open.rs` | opening archives, and checks of output paths |
+//! | `args.rs` | shared arguments, parsers of their values, and checks of output paths |
+//! | `output.rs` | reports, query rows, errors and warnings |
 //! | `progress.rs` | the progress bar and Ctrl-C |
-//! | `logging.rs` | log lines, as `RUST_LOG` selects them |
 //! | `exit.rs` | exit statuses and the printing of errors |
 
 mod a2pack;
 mod a2store;
+mod args;
 mod commands;
 mod exit;
-mod logging;
-mod open;
-mod print;
+mod output;
 mod progress;
-mod rows;
-mod terminal;
-mod values;
 
 pub use a2pack::a2pack;
 pub use a2store::a2store;

@@ -31,34 +31,24 @@ pub(crate) fn interrupted_status() -> u8 {
     STATUS.load(Ordering::Relaxed) as u8
 }
 
-/// A token that SIGINT and SIGTERM cancel.
-pub(crate) struct Interrupt(CancellationToken);
-
-impl Interrupt {
-    /// Registers the signal handlers. If the process still runs some seconds after a signal, it ends. It then publishes
-    /// nothing more, and may leave staged files, as after SIGKILL.
-    pub(crate) fn new() -> Result<Interrupt> {
-        let flag = Arc::new(AtomicBool::new(false));
-        let (mut woken, wake) = UnixStream::pair()?;
-        for signal in [SIGINT, SIGTERM] {
-            let status = 128 + signal;
-            // The order matters: the conditional handler must run before the first signal raises the flag.
-            flag::register_conditional_shutdown(signal, status, Arc::clone(&flag))?;
-            flag::register(signal, Arc::clone(&flag))?;
-            flag::register_usize(signal, Arc::clone(&STATUS), status as usize)?;
-            pipe::register(signal, wake.try_clone()?)?;
+/// Returns a token that SIGINT and SIGTERM cancel. If the process still runs some seconds after a signal, it ends. It
+/// then publishes nothing more, and may leave staged files, as after SIGKILL.
+pub(crate) fn interrupt() -> Result<CancellationToken> {
+    let flag = Arc::new(AtomicBool::new(false));
+    let (mut woken, wake) = UnixStream::pair()?;
+    for signal in [SIGINT, SIGTERM] {
+        let status = 128 + signal;
+        // The order matters: the conditional handler must run before the first signal raises the flag.
+        flag::register_conditional_shutdown(signal, status, Arc::clone(&flag))?;
+        flag::register(signal, Arc::clone(&flag))?;
+        flag::register_usize(signal, Arc::clone(&STATUS), status as usize)?;
+        pipe::register(signal, wake.try_clone()?)?;
+    }
+    std::thread::Builder::new().name("a2store-signals".into()).spawn(move || {
+        if woken.read_exact(&mut [0]).is_ok() {
+            std::thread::sleep(PATIENCE);
+            low_level::exit(i32::from(interrupted_status()));
         }
-        std::thread::Builder::new().name("a2store-signals".into()).spawn(move || {
-            if woken.read_exact(&mut [0]).is_ok() {
-                std::thread::sleep(PATIENCE);
-                low_level::exit(i32::from(interrupted_status()));
-            }
-        })?;
-        Ok(Interrupt(CancellationToken::polling(move || flag.load(Ordering::Relaxed))))
-    }
-
-    /// Returns the token, which is cancelled after a signal.
-    pub(crate) fn token(&self) -> &CancellationToken {
-        &self.0
-    }
+    })?;
+    Ok(CancellationToken::polling(move || flag.load(Ordering::Relaxed)))
 }

@@ -30,7 +30,7 @@ pub struct Replay {
 }
 
 /// A board, and the decision that was made on it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Position {
     /// The index of the step; `None` for the final board.
     pub step: Option<u32>,
@@ -82,6 +82,23 @@ impl Position {
         let mut values = descending(self.normalized);
         Some(values.next()? - values.next()?)
     }
+
+    /// `normalized` is the same step of the normalised run.
+    fn of_step(step: RunStep, normalized: RunStep) -> Position {
+        let value = |branches: &Branches, direction: Move| {
+            let value = branches.values[direction as usize];
+            (branches.legal & direction.bit() != 0 && !value.is_nan()).then_some(value)
+        };
+        let values = |step: &RunStep| Move::ALL.map(|direction| value(step.branches.as_ref()?, direction));
+        Position {
+            step: Some(step.index),
+            board: step.board,
+            played: step.chosen,
+            values: values(&step),
+            normalized: values(&normalized),
+            ..Position::default()
+        }
+    }
 }
 
 /// Returns the known values in descending order.
@@ -103,7 +120,7 @@ impl Replay {
         let (meta, normalized) = (run.meta(), run.normalized());
         let steps = (0..run.num_steps()).filter_map(|step| run.step(step).zip(normalized.step(step)));
         let mut positions: Vec<Position> = steps.map(|(step, normal)| Position::of_step(step, normal)).collect();
-        positions.extend(run.final_board().map(Position::of_board));
+        positions.extend(run.final_board().map(|board| Position { board, ..Position::default() }));
         set_scores(&mut positions);
         Replay {
             run_id,
@@ -114,47 +131,6 @@ impl Replay {
             positions,
             models: Vec::new(),
         }
-    }
-}
-
-impl Position {
-    /// `normalized` is the same step of the normalised run.
-    fn of_step(step: RunStep, normalized: RunStep) -> Position {
-        let value = |branches: &Branches, direction: Move| {
-            let value = branches.values[direction as usize];
-            (branches.legal & direction.bit() != 0 && !value.is_nan()).then_some(value)
-        };
-        let values = |step: &RunStep| Move::ALL.map(|direction| value(step.branches.as_ref()?, direction));
-        Position {
-            step: Some(step.index),
-            played: step.chosen,
-            values: values(&step),
-            normalized: values(&normalized),
-            ..Position::of_board(step.board)
-        }
-    }
-
-    /// Returns a final board.
-    fn of_board(board: WideBoard) -> Position {
-        Position {
-            step: None,
-            board,
-            score: None,
-            played: None,
-            values: [None; 4],
-            normalized: [None; 4],
-            predictions: Vec::new(),
-        }
-    }
-}
-
-impl Replay {
-    /// Returns the positions of a run of an archive, with the predictions for its steps.
-    ///
-    /// # Errors
-    /// The errors of [`Archive::run`] and of queries.
-    pub fn of(archive: &Archive, run_id: u32, cancel: &CancellationToken) -> Result<Replay> {
-        Replay::of_stored(archive, run_id, &archive.run(run_id, cancel)?.run, cancel)
     }
 
     /// Returns the positions of a run that was read from an archive, with the predictions for its steps.

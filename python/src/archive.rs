@@ -957,8 +957,7 @@ impl PyArchive {
         compare: Option<[String; 2]>,
         progress: Option<ProgressOption>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let mut options = ReportOptions::default().with_groups(by.parse().or_raise()?);
-        (options.condition, options.compare) = (r#where, compare);
+        let options = ReportOptions { condition: r#where, groups: by.parse().or_raise()?, compare, explorer: None };
         let archive = self.archive();
         let report = interruptible(py, progress, |progress, cancel| Report::of(&archive, &options, progress, cancel))?;
         let page = py.detach(|| report.to_html()).or_raise()?;

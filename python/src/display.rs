@@ -5,10 +5,8 @@ use crate::support::integers::{Bounded, U16, U64};
 use crate::support::results::is_first;
 use a2store::board::{Board, Move, Palette, WideBoard, board_svg};
 use a2store::error::Error;
-use a2store::system::publish::Output;
 use a2store_explore::Position;
 use pyo3::prelude::*;
-use std::io::Write;
 use std::path::PathBuf;
 
 /// Return the exponents of a board, 16 for a tile of 65536.
@@ -31,11 +29,7 @@ pub(crate) fn svg(board: U64, tile_65536_mask: U16, size: Bounded<u32, 1, 10_000
 #[pyfunction]
 #[pyo3(name = "_write_page")]
 pub(crate) fn write_page(py: Python<'_>, path: PathBuf, page: &str) -> PyResult<()> {
-    py.detach(|| {
-        let output = Output::create(&path).or_raise()?;
-        output.file().write_all(page.as_bytes()).map_err(|source| Error::io(&path, source)).or_raise()?;
-        output.publish().or_raise()
-    })
+    py.detach(|| a2store_explore::write_page(&path, page)).or_raise()
 }
 
 /// Returns an instance of `a2store.Position`.

@@ -14,7 +14,7 @@ use a2store::board::Palette;
 use a2store::error::Error;
 use a2store::format::{RunFormat, decode_run, encode_run, read_run as read_run_file};
 use a2store::run::Run;
-use a2store_explore::{LivePolicy, Replay, ReplayPage};
+use a2store_explore::{LivePolicy, Replay, replay_page};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::path::PathBuf;
@@ -240,15 +240,12 @@ impl PyRun {
         if !(min_loss > 0.0 && min_loss.is_finite()) {
             return Err(raised(Error::argument("min_loss", "a number above 0", min_loss)));
         }
-        let predictions = match &self.stored {
-            None => Vec::new(),
-            Some((archive, run_id)) => cancellable(py, |cancel| ReplayPage::predictions(archive, *run_id, cancel))?,
-        };
         let policy = policy.map(|policy| CallablePolicy::new(py, policy)).transpose()?;
         let values = policy.as_ref().map(|policy| policy.values_of(py, game)).transpose()?;
         let policy = policy.as_ref().map(LivePolicy::name).zip(values);
-        let page = ReplayPage { replay: game, at, min_loss, predictions, policy };
-        py.import("a2store._pages")?.call_method1("Replay", (page.to_html(), game.positions.len()))
+        let archive = self.stored.as_ref().map(|(archive, _)| archive);
+        let page = cancellable(py, |cancel| replay_page(archive, game, at, min_loss, policy, cancel))?;
+        py.import("a2store._pages")?.call_method1("Replay", (page, game.positions.len()))
     }
 
     /// Write the run as a picture in which the boards follow one another: an animated GIF. Needs ``pillow``.

@@ -6,11 +6,9 @@ import json
 import os
 import pickle
 import re
-import shutil
 import signal
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
@@ -27,12 +25,14 @@ import pytest
 
 import a2store
 from a2store import cluster
+from archives import copied, ingested
 from object_store.proxy import Faults, Proxy
 from saved_cases import generated
 from sqlfuzz import oracles
 from sqlfuzz.campaign import engine_in, statement
 from sqlfuzz.comparison import rows_of, same_rows, same_sequence
 from sqlfuzz.defects import known
+from threads import eventually
 
 LONG = bool(os.environ.get("A2STORE_LONG_TESTS"))
 
@@ -231,9 +231,9 @@ class Scripted(Executor):
 
     workers, threads = 2, 1
 
-    def __init__(self, script: Callable[[int, Callable[[], bytes]], bytes]) -> None:
+    def __init__(self, script: Callable[[int, Callable[[], bytes]], bytes], pool_size: int = 4) -> None:
         self.script = script
-        self.pool = ThreadPoolExecutor(4)
+        self.pool = ThreadPoolExecutor(pool_size)
         self.futures: list[Future[bytes]] = []
         self.lock = threading.Lock()
 
@@ -242,6 +242,17 @@ class Scripted(Executor):
             future = self.pool.submit(self.script, len(self.futures), lambda: fn(*args))
             self.futures.append(future)
         return future
+
+
+def losing(at: int, pool_size: int = 4) -> Scripted:
+    """Return an executor that loses the task with this number."""
+
+    def lost(index: int, run: Callable[[], bytes]) -> bytes:
+        if index == at:
+            raise RuntimeError("the worker died")
+        return run()
+
+    return Scripted(lost, pool_size)
 
 
 def test_an_engine_may_repeat_and_reorder_tasks(archive: a2store.Archive) -> None:
@@ -260,13 +271,8 @@ def test_an_engine_may_repeat_and_reorder_tasks(archive: a2store.Archive) -> Non
 
 
 def test_a_failed_task_fails_the_query(archive: a2store.Archive) -> None:
-    def lost(index: int, run: Callable[[], bytes]) -> bytes:
-        if index == 1:
-            raise RuntimeError("the worker died")
-        return run()
-
     with pytest.raises(a2store.ClusterError, match=r"task \d: RuntimeError: the worker died") as caught:
-        archive.sql(GROUPS).on(Scripted(lost), tasks=2).to_arrow()
+        archive.sql(GROUPS).on(losing(1), tasks=2).to_arrow()
     assert caught.value.kind == "task"
     assert isinstance(caught.value.__cause__, RuntimeError)
 
@@ -325,15 +331,17 @@ def test_an_engine_that_cannot_start_tasks(archive: a2store.Archive, run_folders
         archive.sql(GROUPS).on(Full(), tasks=2).count()
 
 
-@pytest.mark.parametrize("bytes_", [b"", b"\x05", b"\xff" * 40, b"{}\x02" + b"\0" * 7, b"[{},[9]]\x08" + b"\0" * 7])
-def test_a_result_that_is_no_result_is_an_error(archive: a2store.Archive, bytes_: bytes) -> None:
-    with pytest.raises(a2store.QueryError, match="message of a task"):
-        archive.sql(GROUPS).on(Scripted(lambda _index, _run: bytes_), tasks=2).count()
+@pytest.mark.parametrize(
+    "result", [b"", b"\x05", b"\xff" * 40, b"{}\x02" + b"\0" * 7, b"[{},[9]]\x08" + b"\0" * 7, None, "text", 3]
+)
+def test_a_result_that_is_no_result_is_an_error(archive: a2store.Archive, result: Any) -> None:
+    kinds = (a2store.QueryError, "message of a task") if isinstance(result, bytes) else (a2store.ClusterError, "bytes")
+    with pytest.raises(kinds[0], match=kinds[1]):
+        archive.sql(GROUPS).on(Scripted(lambda _index, _run: result), tasks=2).count()
 
 
 def test_an_archive_that_workers_cannot_read(archive: a2store.Archive, processes: Executor, tmp_path: Path) -> None:
-    shutil.copytree(archive.path, tmp_path / "copy.a2")
-    copy = a2store.Archive.open(tmp_path / "copy.a2")
+    copy = a2store.Archive.open(copied(archive.path, tmp_path / "copy.a2"))
     query = copy.sql(GROUPS)
 
     def moved(_index: int, run: Callable[[], bytes]) -> bytes:
@@ -352,8 +360,7 @@ def test_an_archive_that_workers_cannot_read(archive: a2store.Archive, processes
 
 
 def test_a_version_that_expires_under_way_is_an_error(archive: a2store.Archive, tmp_path: Path) -> None:
-    shutil.copytree(archive.path, tmp_path / "copy.a2")
-    copy = a2store.Archive.open(tmp_path / "copy.a2")
+    copy = a2store.Archive.open(copied(archive.path, tmp_path / "copy.a2"))
     expired = threading.Event()
 
     def expires(index: int, run: Callable[[], bytes]) -> bytes:
@@ -380,8 +387,7 @@ NUMBERED = "SELECT engine, row_number() OVER (PARTITION BY run_id ORDER BY step_
 def test_a_flipped_bit_is_found_where_the_file_is_read(
     archive: a2store.Archive, threads: Executor, tmp_path: Path, sql: str
 ) -> None:
-    shutil.copytree(archive.path, tmp_path / "copy.a2")
-    copy = a2store.Archive.open(tmp_path / "copy.a2")
+    copy = a2store.Archive.open(copied(archive.path, tmp_path / "copy.a2"))
     query = copy.sql(sql).on(threads, tasks=4)
     assert divided(query)
     file = Path(copy.files("steps")[-1])
@@ -400,16 +406,12 @@ def test_tasks_are_cancelled_with_the_query(archive: a2store.Archive) -> None:
             freed.wait(60)
         return run()
 
-    executor = Scripted(stuck)
-    executor.pool = ThreadPoolExecutor(1)
+    executor = Scripted(stuck, pool_size=1)
     try:
         with pytest.raises(a2store.QueryLimitError, match="time"):
             list(archive.sql(DIVIDED[6], time_limit=0.5).on(executor, tasks=4))
         # The first task has ended, and the second one has the worker. The others wait, so they are cancelled soon.
-        until = time.monotonic() + 60
-        while not any(future.cancelled() for future in executor.futures):
-            assert time.monotonic() < until
-            time.sleep(0.01)
+        eventually(lambda: any(future.cancelled() for future in executor.futures))
     finally:
         freed.set()
 
@@ -469,16 +471,12 @@ def test_ctrl_c_cancels_the_tasks(archive: a2store.Archive) -> None:
         freed.wait(60)
         return run()
 
-    executor = Scripted(interrupts)
-    executor.pool = ThreadPoolExecutor(1)
+    executor = Scripted(interrupts, pool_size=1)
     executor.workers = 4
     try:
         with pytest.raises(KeyboardInterrupt):
             archive.sql(DIVIDED[6]).on(executor, tasks=4).count()
-        until = time.monotonic() + 60
-        while not all(future.cancelled() for future in executor.futures[1:]):
-            assert time.monotonic() < until
-            time.sleep(0.01)
+        eventually(lambda: all(future.cancelled() for future in executor.futures[1:]))
     finally:
         freed.set()
 
@@ -525,8 +523,7 @@ def test_ingest_by_many(archive: a2store.Archive, processes: Executor, run_folde
     again = cluster.ingest(made, run_folders, processes, tasks=3)
     assert (sum(report.accepted for report in again), sum(report.duplicates for report in again)) == (0, 60)
     boards = np.sort(made.sql("SELECT board FROM steps").to_numpy()["board"])
-    whole = a2store.Archive.create(tmp_path / "one.a2")
-    whole.ingest(run_folders, progress=False)
+    whole = ingested(tmp_path / "one.a2", run_folders)
     assert np.array_equal(boards, np.sort(whole.sql("SELECT board FROM steps").to_numpy()["board"]))
     with pytest.raises(FileNotFoundError):
         cluster.ingest(made, [*run_folders, tmp_path / "none"], processes)
@@ -637,12 +634,6 @@ def test_workers_with_another_number_of_cores_plan_alike(archive: a2store.Archiv
     assert all(b'"is_other_plan":false' in future.result() for future in plans)
 
 
-@pytest.mark.parametrize("result", [None, "text", 3])
-def test_a_result_of_another_type_is_an_error(archive: a2store.Archive, result: Any) -> None:
-    with pytest.raises(a2store.ClusterError, match="bytes"):
-        archive.sql(GROUPS).on(Scripted(lambda _index, _run: result), tasks=2).count()
-
-
 def test_repeated_tasks_write_their_files_once(archive: a2store.Archive, tmp_path: Path) -> None:
     def twice(_index: int, run: Callable[[], bytes]) -> bytes:
         run()
@@ -654,12 +645,7 @@ def test_repeated_tasks_write_their_files_once(archive: a2store.Archive, tmp_pat
 
 
 def test_nothing_is_left_of_a_write_that_fails(archive: a2store.Archive, tmp_path: Path) -> None:
-    def fails(index: int, run: Callable[[], bytes]) -> bytes:
-        if index == 2:
-            raise RuntimeError("the worker died")
-        return run()
-
-    query = archive.sql(DIVIDED[6]).on(Scripted(fails), tasks=3)
+    query = archive.sql(DIVIDED[6]).on(losing(2), tasks=3)
     with pytest.raises(a2store.ClusterError, match="the worker died"):
         query.write_parquet(f"{tmp_path / 'out'}/")
     assert list(tmp_path.iterdir()) == []
@@ -673,12 +659,9 @@ def test_nothing_is_left_of_a_write_that_fails(archive: a2store.Archive, tmp_pat
         query.write_parquet(tmp_path / "taken")
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "link", "taken"]
     (tmp_path / "by-link").symlink_to(archive.path)
-    with pytest.raises(ValueError, match="outside of the archive"):
-        query.write_parquet(f"{tmp_path}/by-link/new/")
-    with pytest.raises(ValueError, match="outside of the archive"):
-        query.write_parquet(f"{tmp_path}/by-link/new.parquet")
-    with pytest.raises(ValueError, match="outside of the archive"):
-        query.write_parquet(f"{archive.path}/steps/")
+    for inside in (f"{tmp_path}/by-link/new/", f"{tmp_path}/by-link/new.parquet", f"{archive.path}/steps/"):
+        with pytest.raises(ValueError, match="outside of the archive"):
+            query.write_parquet(inside)
     with pytest.raises(FileNotFoundError):
         query.write_parquet(f"{tmp_path / 'none' / 'out'}/")
 
@@ -752,15 +735,8 @@ def test_tasks_write_to_an_object_store(
         query.on(Scripted(meanwhile), tasks=3).write_parquet(f"{base}/other/")
     assert names("other") == ["precious"]
 
-    def fails(index: int, run: Callable[[], bytes]) -> bytes:
-        if index == 2:
-            raise RuntimeError("the worker died")
-        return run()
-
-    one = Scripted(fails)
-    one.pool = ThreadPoolExecutor(1)
     with pytest.raises(a2store.ClusterError, match="the worker died"):
-        query.on(one, tasks=3).write_parquet(f"{base}/failed/")
+        query.on(losing(2, pool_size=1), tasks=3).write_parquet(f"{base}/failed/")
     assert names("failed") == []
 
 

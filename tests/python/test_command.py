@@ -91,7 +91,7 @@ def test_formats(archive: a2store.Archive, steps: dict[str, Array], rows: Array,
 
 
 def test_wrong_usage(tmp_path: Path) -> None:
-    """test_command_status.py tries absent inputs of every subcommand."""
+    """test_command_options.py tries absent inputs of every subcommand."""
     done = run_command("simulate", "--depth", 9, "--out", tmp_path / "somewhere", status=2)
     assert done.stdout == ""
     assert done.stderr != ""

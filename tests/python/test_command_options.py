@@ -1,16 +1,22 @@
-"""Options and help texts of the commands ``a2store`` and ``a2pack``, in every subcommand."""
+"""Options, help texts, exit statuses and colours of ``a2store`` and ``a2pack``, in every subcommand."""
 
 from __future__ import annotations
 
+import fcntl
+import os
+import pty
 import re
+import struct
 import subprocess
+import termios
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 import a2store
-from archives import run_a2pack, run_command
+from archives import command, copied, manifest_path, run_a2pack, run_command
 from faults.shim import python
 from threads import HANGS
 
@@ -25,7 +31,7 @@ RUN = {"a2store": run_command, "a2pack": run_a2pack}
 def helps(name: str) -> dict[str, str]:
     """Return the help text of each subcommand."""
     names = COMMANDS.findall(RUN[name]("--help").stdout)
-    return {command: RUN[name](command, "--help").stdout for command in names if command != "help"}
+    return {each: RUN[name](each, "--help").stdout for each in names if each != "help"}
 
 
 @pytest.mark.parametrize(("name", "outputs"), [("a2store", 7), ("a2pack", 3)])
@@ -93,9 +99,9 @@ def test_zsh_and_fish_have_completions(name: str) -> None:
     zsh = RUN[name]("completions", "zsh").stdout
     assert zsh.startswith(f"#compdef {name}\n")
     fish = RUN[name]("completions", "fish").stdout
-    for command in helps(name):
-        assert f"'{command}:" in zsh or f"{command}:" in zsh
-        assert f'-a "{command}"' in fish
+    for each in helps(name):
+        assert f"'{each}:" in zsh or f"{each}:" in zsh
+        assert f'-a "{each}"' in fish
     RUN[name]("completions", "tcsh", status=2)
 
 
@@ -147,3 +153,162 @@ def test_names_without_similarity_get_no_suggestion(archive: a2store.Archive) ->
 def test_commands_that_remove_versions_have_the_same_option() -> None:
     texts = helps("a2store")
     assert {name for name, text in texts.items() if "--yes" in text} == {"expire"}
+
+
+# Exit statuses: 0 = done, 1 = a problem in the data, 2 = wrong usage
+
+
+LINES = {
+    "annotate": "ARCHIVE",
+    "bench": "ARCHIVE --batch-size 16",
+    "compact": "ARCHIVE",
+    "convert": "RUNS --format a2run2 -o OUT --skip-errors",
+    "completions": "bash",
+    "critic": "train --config FILES/critic.toml",
+    "expire": "ARCHIVE --yes",
+    "export": "ARCHIVE --format a2run2 -o OUT",
+    "history": "ARCHIVE",
+    "info": "ARCHIVE",
+    "ingest": "RUNS ARCHIVE",
+    "queries": "",
+    "query": "ARCHIVE high_score -p min_score=0",
+    "restore": "ARCHIVE",
+    "replay": "ARCHIVE 0 -o OUT",
+    "report": "ARCHIVE -o OUT",
+    "schema": "ARCHIVE",
+    "show": "ARCHIVE 0",
+    "simulate": "--runs 1 --fast -o OUT",
+    "sql": "ARCHIVE values(1)",
+    "tag": "ARCHIVE name",
+    "verify": "ARCHIVE",
+    "view": "ARCHIVE --no-browser",
+}
+"""Arguments of each subcommand. Words in capitals stand for paths."""
+
+READS_NO_DATA = {"completions", "queries", "simulate"}
+REPAIRS = {"restore"}
+"""Damage is no error for these."""
+
+Arguments = Callable[[str], list[str]]
+
+
+@pytest.fixture(scope="module")
+def sound(run_files: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An archive and run files, which all are sound."""
+    folder = tmp_path_factory.mktemp("sound")
+    (folder / "RUNS").mkdir()
+    for path in run_files[:3]:
+        (folder / "RUNS" / path.name).write_bytes(path.read_bytes())
+    a2store.Archive.create(folder / "ARCHIVE").ingest(folder / "RUNS", progress=False)
+    return folder
+
+
+def arguments(folder: Path, line: str) -> list[str]:
+    words = (word.partition("/") for word in line.split())
+    return [str(folder / word / rest) if word.isupper() else word + slash + rest for word, slash, rest in words]
+
+
+def test_every_subcommand_is_listed() -> None:
+    assert set(LINES) == set(helps("a2store"))
+
+
+# `test_critic_*.py` runs `critic` itself, and `test_view_*.py` runs `view`, which serves until it is stopped.
+@pytest.mark.parametrize("name", sorted(set(LINES) - {"critic", "view"}))
+def test_0_if_all_is_well(sound: Path, tmp_path: Path, name: str) -> None:
+    folder = copied(sound, tmp_path / "sound")
+    done = run_command(name, *arguments(folder, LINES[name]))
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("name", sorted(set(LINES) - READS_NO_DATA - {"critic"}))
+def test_1_if_the_data_is_damaged(sound: Path, tmp_path: Path, name: str) -> None:
+    folder = copied(sound, tmp_path / "sound")
+    newest = manifest_path(folder / "ARCHIVE", 2)
+    newest.write_bytes(newest.read_bytes()[:-9])
+    for path in (folder / "RUNS").iterdir():
+        path.write_bytes(path.read_bytes()[:-9])
+    done = run_command(name, *arguments(folder, LINES[name]), status=0 if name in REPAIRS else 1)
+    assert done.stderr != "" or name in REPAIRS or name == "verify"
+
+
+@pytest.mark.parametrize(
+    "name", sorted(name for name, line in LINES.items() if {"ARCHIVE", "RUNS"} & set(line.split()))
+)
+def test_2_for_an_absent_input(tmp_path: Path, name: str) -> None:
+    done = run_command(name, *arguments(tmp_path, LINES[name]), status=2)
+    assert done.stdout == ""
+    assert str(tmp_path) in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+# The output on a terminal: its width and colours
+
+
+ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+RED = "\x1b[31m"
+CHOICES = ("NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE")
+
+
+def environment(**changes: str) -> dict[str, str]:
+    """Return this process's environment, without the user's choice of colours."""
+    kept = {name: value for name, value in os.environ.items() if name not in CHOICES}
+    return {**kept, "TERM": "xterm", **changes}
+
+
+def on_terminal(columns: int, *args: object, status: int = 0, **changes: str) -> str:
+    """Run ``a2store`` on a terminal of this width and return what it prints there."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    with subprocess.Popen(command(*args), stdout=theirs, stderr=theirs, env=environment(**changes)) as process:
+        os.close(theirs)
+        printed = b""
+        try:
+            while part := os.read(ours, 1 << 16):
+                printed += part
+        except OSError:  # How Linux reports that the other side is closed.
+            pass
+        assert process.wait(timeout=HANGS) == status, printed.decode()
+    os.close(ours)
+    return printed.decode().replace("\r\n", "\n")
+
+
+def plain(text: str) -> str:
+    return ESCAPE.sub("", text)
+
+
+ALL = "SELECT * FROM runs ORDER BY run_id"
+
+
+@pytest.mark.parametrize("columns", [40, 200])
+@pytest.mark.parametrize("sql", [ALL, "SELECT * FROM steps LIMIT 3", "SELECT digest, source, num_steps FROM runs"])
+def test_a_table_fits_the_terminal(archive: a2store.Archive, columns: int, sql: str) -> None:
+    text = plain(on_terminal(columns, "sql", archive.path, sql))
+    *lines, _ = text.splitlines()
+    whole = run_command("sql", archive.path, sql).stdout.splitlines()[:-1]
+    cut = [line if len(line) <= columns else f"{line[: columns - 1]}…" for line in whole]
+    assert lines == cut
+
+
+def test_a_pipe_and_a_file_get_the_whole_table(archive: a2store.Archive, tmp_path: Path) -> None:
+    piped = run_command("sql", archive.path, ALL).stdout
+    assert "\x1b" not in piped
+    assert "…" not in piped
+    assert on_terminal(80, "sql", archive.path, ALL, "-o", tmp_path / "table.txt") == ""
+    assert (tmp_path / "table.txt").read_text() == piped
+    header = piped.splitlines()[1]
+    assert [name.strip() for name in header.split("|")[1:-1]] == archive.schema("runs").names
+
+
+def test_numbers_for_people_and_for_programs(archive: a2store.Archive) -> None:
+    sql = "SELECT 1234567 AS n, 2 / 3.0 AS x, NULL AS nothing, chr(27) || 'a' AS text"
+    cells = [cell.strip() for cell in run_command("sql", archive.path, sql).stdout.splitlines()[3].split("|")[1:-1]]
+    assert cells == ["1234567", "0.666667", "", "\\u{1b}a"]
+    csv = run_command("sql", archive.path, sql, "--format", "csv").stdout
+    assert csv.splitlines()[1].startswith("1234567,0.6666666")
+
+
+def test_errors_are_marked_on_a_terminal(tmp_path: Path) -> None:
+    text = on_terminal(80, "info", tmp_path / "absent", status=2)
+    assert RED in text
+    assert plain(text).startswith("a2store: ")
+    assert "\x1b" not in on_terminal(80, "info", tmp_path / "absent", status=2, NO_COLOR="1")

@@ -7,7 +7,6 @@ form tries some of the calls, of every class. A2STORE_LONG_TESTS=1 tries each ca
 from __future__ import annotations
 
 import json
-import random
 import shutil
 import subprocess
 from copy import deepcopy
@@ -18,9 +17,9 @@ from pathlib import Path
 import pytest
 
 import a2store
-from faults.checks import LONG, Inputs, Unsound, assert_none, expect, failures, sound
+from faults.checks import LONG, Inputs, Unsound, assert_none, expect, failing, failures, sample, sound
 from faults.power_loss import EXTREMES, NOTHING, Disk, read_tree, write_tree
-from faults.shim import CLASSES, FAILURES, KILLS, Call, Fault, Shim, read_log, was_killed
+from faults.shim import FAILURES, KILLS, Call, Fault, Shim, read_log, was_killed
 
 ARCHIVE = "games.a2"
 PER_CLASS = 2
@@ -75,18 +74,6 @@ def start(
     done = calm.ingest(calm.set_up(folder), folder / "log")
     assert done.returncode == 0, done.stderr
     return Start(shim, inputs, template, held, read_log(folder / "log"))
-
-
-def sample(calls: list[Call], random: random.Random) -> list[Call]:
-    """Return all calls; in the short form the first call, the last call and some of each class."""
-    if LONG:
-        return calls
-    chosen = {}
-    for kind in CLASSES:
-        of_kind = [call for call in calls if call.kind == kind]
-        some = [*of_kind[-1:], *random.sample(of_kind, min(len(of_kind), PER_CLASS - 1))]
-        chosen.update({call.number: call for call in some})
-    return [chosen[number] for number in sorted(chosen)]
 
 
 def disturb(start: Start, scratch: Path, fault: Fault) -> None:
@@ -163,7 +150,7 @@ def check_durable(start: Start, disk: Disk, calls: list[Call], folder: Path) -> 
 def test_killed_at_each_call(start: Start, scratch: Path) -> None:
     faults = [
         Fault(call.number, kind)
-        for call in sample(start.calls, random.Random(1))
+        for call in sample(start.calls, PER_CLASS)
         for kind in KILLS
         if kind != "kill-midwrite" or call.kind == "write"
         if LONG or call.changes
@@ -172,15 +159,7 @@ def test_killed_at_each_call(start: Start, scratch: Path) -> None:
 
 
 def test_a_call_fails(start: Start, scratch: Path) -> None:
-    faults = [
-        Fault(call.number, kind, for_good)
-        for call in sample(start.calls, random.Random(2))
-        for kind in (FAILURES if call.changes else ("EIO",))
-        for for_good in (False, True)
-    ]
-    if not LONG:
-        # Each call fails in about half of the possible ways.
-        faults = sorted(random.Random(3).sample(faults, len(faults) // 2), key=str)
+    faults = failing(sample(start.calls, PER_CLASS), one_in=2)
     assert_none(failures(partial(disturb, start, scratch), faults), len(faults))
 
 

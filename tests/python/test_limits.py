@@ -323,6 +323,7 @@ CALLS = {
     "explain": "query.explain(analyze=True)",
     "show": "query.show(10**9)",
     "materialize": "query.materialize(memory_limit=1 << 60, path=sys.argv[3] + '/../table.npy', progress=False)",
+    "write_parquet": "query.write_parquet(sys.argv[3] + '/../rows.parquet')",
 }
 
 
@@ -346,8 +347,8 @@ def test_ctrl_c_ends_the_work(archive: a2store.Archive, tmp_path: Path, kind: st
 
 @pytest.mark.parametrize("call", CALLS)
 def test_ctrl_c_in_every_call(archive: a2store.Archive, tmp_path: Path, call: str) -> None:
-    # Counting the rows of a sort needs no sort and would end at once.
-    kind = "distinct" if call == "count" else "sort"
+    # Counting the rows of a sort needs no sort and would end at once. The rows of a scan are written while it runs.
+    kind = {"count": "distinct", "write_parquet": "scan"}.get(call, "sort")
     result = stopped(archive, tmp_path, kind, INTERRUPTED.format(call=CALLS[call]))
     assert result == ["interrupted", True, []]
     assert [path.name for path in tmp_path.iterdir()] == ["spill"]

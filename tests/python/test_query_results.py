@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
 import stat
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -178,22 +176,6 @@ def test_a_failed_query_keeps_the_old_file(archive: a2store.Archive, tmp_path: P
         WRITERS[format][0](failing, path)
     assert path.read_text() == "old"
     assert [file.name for file in tmp_path.iterdir()] == ["rows"]
-
-
-def test_ctrl_c_leaves_no_file(archive: a2store.Archive, tmp_path: Path) -> None:
-    endless = archive.sql("SELECT a.board FROM steps a, steps b, steps c")
-
-    def interrupt() -> None:
-        while not list(tmp_path.iterdir()):
-            pass
-        os.kill(os.getpid(), signal.SIGINT)
-
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    with pytest.raises(KeyboardInterrupt):
-        endless.write_parquet(tmp_path / "rows.parquet")
-    thread.join()
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_column_that_csv_cannot_hold(archive: a2store.Archive, tmp_path: Path) -> None:

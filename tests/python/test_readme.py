@@ -17,7 +17,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 TOUR = ROOT / "docs" / "tour.md"
-# The API reference is generated from docstrings; test_docstrings.py compares them.
+# The API reference is generated from docstrings; test_docs.py compares them.
 PAGES = sorted({*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("tests/*.md")})
 
 

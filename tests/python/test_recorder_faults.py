@@ -8,7 +8,6 @@ short form tries some calls of every class; A2STORE_LONG_TESTS=1 tries each call
 
 from __future__ import annotations
 
-import random
 import shutil
 import subprocess
 from collections import Counter
@@ -22,9 +21,9 @@ import a2store
 import formats
 import recorder_script
 from a2store.selfplay import Recorder
-from faults.checks import LONG, assert_none, expect, failures
+from faults.checks import LONG, assert_none, expect, failing, failures, sample
 from faults.power_loss import EXTREMES, NOTHING, Disk, read_tree, write_tree
-from faults.shim import CLASSES, FAILURES, KILLS, Call, Fault, Shim, python, read_log, was_killed
+from faults.shim import KILLS, Call, Fault, Shim, python, read_log, was_killed
 
 ROOT = Path("a", "selfplay")
 ARCHIVE = "games.a2"
@@ -142,18 +141,6 @@ def start(request: pytest.FixtureRequest, shim: Shim, tmp_path_factory: pytest.T
     return Start(shim, template, into_archive, read_log(folder / "log"))
 
 
-def sample(calls: list[Call]) -> list[Call]:
-    """Return all calls; in the short form, an even choice of each class with the first and the last call."""
-    if LONG:
-        return calls
-    chosen = []
-    for kind in CLASSES:
-        of_kind = [call for call in calls if call.kind == kind]
-        count = min(len(of_kind), PER_CLASS)
-        chosen += [of_kind[at * (len(of_kind) - 1) // max(count - 1, 1)] for at in range(count)]
-    return sorted(chosen, key=lambda call: call.number)
-
-
 def check_left(start: Start, disk: Path, promised: Promised) -> None:
     """Check the files of a process, and let another recorder find them."""
     before = start.held(disk)
@@ -207,7 +194,7 @@ def disturb(start: Start, scratch: Path, fault: Fault) -> None:
 def test_killed_at_each_call(start: Start, scratch: Path) -> None:
     faults = [
         Fault(call.number, kind)
-        for call in sample([call for call in start.calls if LONG or call.changes])
+        for call in sample([call for call in start.calls if LONG or call.changes], PER_CLASS)
         for kind in KILLS
         if kind != "kill-midwrite" or call.kind == "write"
         if LONG or kind != "kill-after" or call.kind in ("link", "rename")
@@ -217,15 +204,7 @@ def test_killed_at_each_call(start: Start, scratch: Path) -> None:
 
 
 def test_a_call_fails(start: Start, scratch: Path) -> None:
-    faults = [
-        Fault(call.number, kind, for_good)
-        for call in sample([call for call in start.calls if LONG or call.changes])
-        for kind in (FAILURES if call.changes else ("EIO",))
-        for for_good in (False, True)
-    ]
-    if not LONG:
-        # Each call in about one sixth of the faults.
-        faults = sorted(random.Random(3).sample(faults, len(faults) // 6), key=str)
+    faults = failing(sample([call for call in start.calls if LONG or call.changes], PER_CLASS), one_in=6)
     assert_none(failures(lambda fault: disturb(start, scratch, fault), faults), len(faults))
 
 

@@ -19,7 +19,7 @@ import a2store
 from archives import ingested, run_command, simulated
 from oracle import reward
 from report_page import data_of
-from test_command_terminal import on_terminal, plain
+from test_command_options import on_terminal, plain
 from test_large_tiles import play, write_log
 
 NAMES = ["up", "down", "left", "right"]

@@ -23,7 +23,7 @@ import pytest
 import a2store
 from annotations import write_models
 from archives import copied, grow, manifest_path, names
-from faults.checks import LONG, assert_none, expect, failures
+from faults.checks import LONG, assert_none, expect, failures, spread
 from faults.shim import FAILURES, KILLS, Call, Fault, Shim, read_log, was_killed
 
 ARCHIVE = "games.a2"
@@ -124,13 +124,6 @@ def is_readable(path: Path) -> bool:
     except a2store.DamagedError:
         return False
     return True
-
-
-def spread(calls: list[Call], count: int) -> list[Call]:
-    """Return all calls, or in the short form an even choice of them."""
-    if LONG or len(calls) <= count:
-        return calls
-    return [calls[at * (len(calls) - 1) // (count - 1)] for at in range(count)]
 
 
 def faults_of(calls: list[Call], every: bool) -> list[Fault]:

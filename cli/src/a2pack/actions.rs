@@ -1,10 +1,9 @@
 //! The subcommands of `a2pack`.
 
 use super::args::{ExtractArgs, InspectArgs, PackArgs, StatsArgs, ToJsonlArgs, ValidateArgs};
-use super::print::{print_run, print_run_json, print_stats, print_stats_json};
-use crate::print::{count, megabytes, print_json};
-use crate::progress::{Interrupt, progress};
-use crate::terminal::print_error;
+use super::print::{print_run, print_stats};
+use crate::output::{count, megabytes, print_error, print_report};
+use crate::progress::{interrupt, progress};
 use a2store::error::ErrorKind;
 use a2store::format::{JsonlOptions, PackOptions, PackReader, ValidateOptions, ValidateReport, pack_folder};
 use anyhow::Result;
@@ -18,33 +17,29 @@ pub(super) fn pack(args: &PackArgs, quiet: bool) -> Result<u8> {
     let mut options = PackOptions::default();
     options.align = args.align;
     options.compression = args.compress.parse()?;
-    options.workers = args.workers;
-    let report = pack_folder(&args.input, &args.output, &options, &*progress(quiet), Interrupt::new()?.token())?;
+    options.workers = args.work.workers;
+    let report = pack_folder(&args.input, &args.output, &options, &*progress(quiet), &interrupt()?)?;
     for error in &report.errors {
         print_error("a2pack", error);
     }
     if report.packed == 0 {
         eprintln!("a2pack: {}: no run was packed, so {} was not written", args.input.display(), args.output.display());
     }
-    if args.json {
-        print_json(&report, [("path", json!(args.output.to_string_lossy()))])?;
-    } else {
-        let mut out = io::stdout().lock();
-        write!(out, "{} runs packed, {} rejected", count(report.packed), count(report.rejected))?;
-        if report.ignored > 0 {
-            write!(out, ", {} other files ignored", count(report.ignored))?;
-        }
-        writeln!(out, "; {} steps in {}", count(report.num_steps), megabytes(report.num_bytes))?;
+    let mut text = format!("{} runs packed, {} rejected", count(report.packed), count(report.rejected));
+    if report.ignored > 0 {
+        text += &format!(", {} other files ignored", count(report.ignored));
     }
+    text += &format!("; {} steps in {}", count(report.num_steps), megabytes(report.num_bytes));
+    print_report(args.work.json, &report, [("path", json!(args.output.to_string_lossy()))], &text)?;
     Ok(u8::from(report.rejected > 0))
 }
 
 pub(super) fn validate(args: &ValidateArgs, quiet: bool) -> Result<u8> {
     let mut options = ValidateOptions::default();
     options.sample = args.sample;
-    options.workers = args.workers;
+    options.workers = args.work.workers;
     let report = match PackReader::open(&args.packfile) {
-        Ok(reader) => reader.validate(&options, &*progress(quiet), Interrupt::new()?.token())?,
+        Ok(reader) => reader.validate(&options, &*progress(quiet), &interrupt()?)?,
         Err(error) if matches!(error.kind(), ErrorKind::Header { .. } | ErrorKind::Checksum { .. }) => {
             let mut report = ValidateReport::default();
             report.problems.push(error);
@@ -52,36 +47,26 @@ pub(super) fn validate(args: &ValidateArgs, quiet: bool) -> Result<u8> {
         }
         Err(error) => return Err(error.into()),
     };
-    if args.json {
-        print_json(&report, [("path", json!(args.packfile.to_string_lossy())), ("sound", json!(report.is_sound()))])?;
-    } else {
-        let mut out = io::stdout().lock();
-        for problem in &report.problems {
-            writeln!(out, "{problem}")?;
-        }
-        let verdict = match report.problems.len() {
-            0 => "sound".to_owned(),
-            1 => "1 problem".to_owned(),
-            problems => format!("{} problems", count(problems as u64)),
-        };
-        let (checked, runs, steps) = (count(report.num_checked), count(report.num_runs), count(report.num_steps));
-        let bytes = megabytes(report.num_bytes);
-        writeln!(out, "{verdict}: {checked} of {runs} runs checked, {steps} steps in {bytes}")?;
+    let mut text: String = report.problems.iter().map(|problem| format!("{problem}\n")).collect();
+    match report.problems.len() {
+        0 => text += "sound",
+        1 => text += "1 problem",
+        problems => text += &format!("{} problems", count(problems as u64)),
     }
+    let (checked, runs, steps) = (count(report.num_checked), count(report.num_runs), count(report.num_steps));
+    text += &format!(": {checked} of {runs} runs checked, {steps} steps in {}", megabytes(report.num_bytes));
+    let extra = [("path", json!(args.packfile.to_string_lossy())), ("sound", json!(report.is_sound()))];
+    print_report(args.work.json, &report, extra, &text)?;
     Ok(if report.is_sound() { 0 } else { INVALID })
 }
 
 pub(super) fn stats(args: &StatsArgs, quiet: bool) -> Result<u8> {
     let reader = PackReader::open(&args.packfile)?;
-    let stats = reader.stats(&*progress(quiet), Interrupt::new()?.token())?;
+    let stats = reader.stats(&*progress(quiet), &interrupt()?)?;
     if stats.unreadable > 0 {
         eprintln!("a2pack: {}: {} runs cannot be read", args.packfile.display(), count(stats.unreadable));
     }
-    if args.json {
-        print_stats_json(&args.packfile, reader.num_bytes(), &stats)?;
-    } else {
-        print_stats(&args.packfile, reader.num_bytes(), &stats)?;
-    }
+    print_stats(args, reader.num_bytes(), &stats)?;
     Ok(u8::from(stats.unreadable > 0))
 }
 
@@ -91,11 +76,11 @@ pub(super) fn to_jsonl(args: &ToJsonlArgs, quiet: bool) -> Result<u8> {
     options.by_step = args.by_step;
     options.compact = args.compact;
     options.workers = if args.parallel { args.workers } else { args.workers.or(Some(1)) };
-    let (interrupt, progress) = (Interrupt::new()?, progress(quiet || args.no_progress));
+    let (cancel, progress) = (interrupt()?, progress(quiet || args.no_progress));
     let report = if args.output.as_os_str() == "-" {
-        reader.write_jsonl(&mut io::stdout().lock(), &options, &*progress, interrupt.token())?
+        reader.write_jsonl(&mut io::stdout().lock(), &options, &*progress, &cancel)?
     } else {
-        reader.to_jsonl(&args.output, &options, &*progress, interrupt.token())?
+        reader.to_jsonl(&args.output, &options, &*progress, &cancel)?
     };
     for error in &report.errors {
         print_error("a2pack", error);
@@ -123,11 +108,5 @@ pub(super) fn extract(args: &ExtractArgs) -> Result<u8> {
 pub(super) fn inspect(args: &InspectArgs) -> Result<u8> {
     let reader = PackReader::open(&args.packfile)?;
     let slice = reader.get_slice(args.index)?;
-    let run = reader.decode(args.index)?;
-    if args.json {
-        print_run_json(args, &slice, &run)?;
-    } else {
-        print_run(args, &slice, &run)?;
-    }
-    Ok(0)
+    print_run(args, &slice, &reader.decode(args.index)?)
 }

@@ -1,6 +1,6 @@
 //! Arguments of `a2pack`.
 
-use crate::commands::shell::CompletionsArgs;
+use crate::args::{CompletionsArgs, WorkArgs};
 use a2store::format::PackOptions;
 use clap::{Args, Parser, Subcommand};
 use std::num::ParseIntError;
@@ -52,12 +52,8 @@ pub(super) struct PackArgs {
     /// Compression of runs. Other tools reject a compressed pack.
     #[arg(long, default_value = "none", value_parser = ["none", "zstd", "lz4"])]
     pub(super) compress: String,
-    /// Number of threads [default: one per core].
-    #[arg(long)]
-    pub(super) workers: Option<usize>,
-    /// Print the report as JSON.
-    #[arg(long)]
-    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) work: WorkArgs,
 }
 
 #[derive(Args, Debug)]
@@ -68,12 +64,8 @@ pub(super) struct ValidateArgs {
     /// Check only this many runs, evenly spread [default: all].
     #[arg(long, value_name = "N")]
     pub(super) sample: Option<usize>,
-    /// Number of threads [default: one per core].
-    #[arg(long)]
-    pub(super) workers: Option<usize>,
-    /// Print the report as JSON.
-    #[arg(long)]
-    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) work: WorkArgs,
 }
 
 #[derive(Args, Debug)]

@@ -15,7 +15,7 @@ mod args;
 mod print;
 
 use super::exit::conclude;
-use crate::commands::shell;
+use crate::args::completions;
 use args::{PackCli, PackCommand};
 use std::ffi::OsString;
 
@@ -30,7 +30,7 @@ pub fn a2pack(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8
             PackCommand::ToJsonl(args) => actions::to_jsonl(&args, quiet),
             PackCommand::Extract(args) => actions::extract(&args),
             PackCommand::Inspect(args) => actions::inspect(&args),
-            PackCommand::Completions(args) => shell::completions::<PackCli>(&args),
+            PackCommand::Completions(args) => completions::<PackCli>(&args),
         }
     })
 }

@@ -1,28 +1,23 @@
 //! The output of `a2pack`, as text and as JSON.
 
-use super::args::InspectArgs;
-use crate::print::print_json;
+use super::args::{InspectArgs, StatsArgs};
+use crate::output::print_json;
 use a2store::Run;
 use a2store::format::{Compression, PackStats, RunSlice};
 use anyhow::Result;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::io::{self, Write};
-use std::path::Path;
 
-pub(super) fn print_stats_json(path: &Path, num_bytes: u64, stats: &PackStats) -> Result<()> {
-    let tiles: Vec<_> =
-        stats.highest_tiles.iter().map(|(tile, runs)| json!({"highest_tile": tile, "runs": runs})).collect();
-    let engines: Vec<_> = stats.engines.iter().map(|(engine, runs)| json!({"engine": engine, "runs": runs})).collect();
-    let (path, num_bytes) = (json!(path.to_string_lossy()), json!(num_bytes));
-    print_json(
-        stats,
-        [("path", path), ("num_bytes", num_bytes), ("highest_tiles", json!(tiles)), ("engines", json!(engines))],
-    )
-}
-
-pub(super) fn print_stats(path: &Path, num_bytes: u64, stats: &PackStats) -> Result<()> {
+pub(super) fn print_stats(args: &StatsArgs, num_bytes: u64, stats: &PackStats) -> Result<u8> {
+    if args.json {
+        let tiles = stats.highest_tiles.iter().map(|(tile, runs)| json!({ "highest_tile": tile, "runs": runs }));
+        let engines = stats.engines.iter().map(|(engine, runs)| json!({ "engine": engine, "runs": runs }));
+        let path = json!(args.packfile.to_string_lossy());
+        let counted = [("highest_tiles", tiles.collect::<Value>()), ("engines", engines.collect())];
+        return print_json(stats, [("path", path), ("num_bytes", json!(num_bytes))].into_iter().chain(counted));
+    }
     let mut out = io::stdout().lock();
-    writeln!(out, "packfile: {}", path.display())?;
+    writeln!(out, "packfile: {}", args.packfile.display())?;
     writeln!(out, "runs: {}", stats.count)?;
     writeln!(out, "total_steps: {}", stats.total_steps)?;
     writeln!(out, "min_len: {}", stats.min_len)?;
@@ -35,29 +30,27 @@ pub(super) fn print_stats(path: &Path, num_bytes: u64, stats: &PackStats) -> Res
     if stats.total_steps > 0 {
         writeln!(out, "bytes_per_step: {:.1}", num_bytes as f64 / stats.total_steps as f64)?;
     }
-    Ok(())
+    Ok(0)
 }
 
-pub(super) fn print_run_json(args: &InspectArgs, slice: &RunSlice<'_>, run: &Run) -> Result<()> {
-    let meta = run.meta();
-    // Convert through text, because `f64::from` would print 0.1 as 0.10000000149011612.
-    let elapsed_s: Option<f64> = meta.elapsed_s.to_string().parse().ok();
-    let run = json!({
-        "path": args.packfile.to_string_lossy(), "index": args.index, "kind": format!("v{}", slice.format.version()), "offset": slice.offset,
-        "num_bytes": slice.bytes.len(), "stored_bytes": slice.stored_len, "compression": slice.compression.name(),
-        "crc32c": slice.crc32c, "num_steps": run.num_steps(), "engine": meta.engine, "start_unix_s": meta.start_unix_s,
-        "elapsed_s": elapsed_s, "max_score": meta.max_score, "highest_tile": meta.highest_tile,
-        "steps_with_branches": run.has_evs().iter().filter(|&&has| has).count(),
-        "final_board": run.final_board().map(|board| board.board().0),
-        "violation": run.verify().err().map(|violation| violation.to_string()),
-    });
-    print_json(&run, [])
-}
-
-pub(super) fn print_run(args: &InspectArgs, slice: &RunSlice<'_>, run: &Run) -> Result<()> {
-    let mut out = io::stdout().lock();
+pub(super) fn print_run(args: &InspectArgs, slice: &RunSlice<'_>, run: &Run) -> Result<u8> {
     let meta = run.meta();
     let with_branches = run.has_evs().iter().filter(|&&has| has).count();
+    if args.json {
+        // Convert through text, because `f64::from` would print 0.1 as 0.10000000149011612.
+        let elapsed_s: Option<f64> = meta.elapsed_s.to_string().parse().ok();
+        let run = json!({
+            "path": args.packfile.to_string_lossy(), "index": args.index, "kind": format!("v{}", slice.format.version()), "offset": slice.offset,
+            "num_bytes": slice.bytes.len(), "stored_bytes": slice.stored_len, "compression": slice.compression.name(),
+            "crc32c": slice.crc32c, "num_steps": run.num_steps(), "engine": meta.engine, "start_unix_s": meta.start_unix_s,
+            "elapsed_s": elapsed_s, "max_score": meta.max_score, "highest_tile": meta.highest_tile,
+            "steps_with_branches": with_branches,
+            "final_board": run.final_board().map(|board| board.board().0),
+            "violation": run.verify().err().map(|violation| violation.to_string()),
+        });
+        return print_json(&run, []);
+    }
+    let mut out = io::stdout().lock();
     writeln!(out, "packfile: {}", args.packfile.display())?;
     writeln!(out, "index: {}", args.index)?;
     writeln!(out, "steps: {}", run.num_steps())?;
@@ -87,7 +80,7 @@ pub(super) fn print_run(args: &InspectArgs, slice: &RunSlice<'_>, run: &Run) -> 
     if let Some(board) = run.final_board() {
         writeln!(out, "\n{board:#}")?;
     }
-    Ok(())
+    Ok(0)
 }
 
 /// Returns an engine's name with control characters escaped, so that it cannot send commands to the terminal.

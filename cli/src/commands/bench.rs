@@ -1,6 +1,6 @@
 //! `a2store bench`: gather and loader rates of this machine over the steps of an archive.
 
-use crate::print::{count, megabytes, rate};
+use crate::output::{count, megabytes, print_json, rate};
 use crate::progress::progress;
 use a2store::loader::Permutation;
 use a2store::query::no_params;
@@ -78,16 +78,15 @@ pub(crate) fn bench(args: &BenchArgs, quiet: bool) -> Result<u8> {
     drop(table);
     let numpy_us = numpy(num_rows, indices.len());
 
-    let mut out = std::io::stdout().lock();
     if args.json {
         let report = json!({
             "num_rows": num_rows, "num_bytes": num_bytes, "batch_size": indices.len(),
             "materialize_secs": materialize_secs, "gather_us": gather_us, "numpy_take_us": numpy_us,
             "loader_rows": served, "loader_secs": loader_secs,
         });
-        writeln!(out, "{report}")?;
-        return Ok(0);
+        return print_json(&report, []);
     }
+    let mut out = std::io::stdout().lock();
     let n = count(indices.len() as u64);
     writeln!(out, "rows          {}, {}", count(num_rows), megabytes(num_bytes))?;
     writeln!(out, "materialize   {:.2} s: {} rows/s", materialize_secs, rate(num_rows, materialize_secs))?;

@@ -1,8 +1,7 @@
 //! The subcommands `info`, `history` and `schema`.
 
-use crate::open::ArchiveArgs;
-use crate::print::{count, megabytes};
-use crate::terminal::fitted;
+use crate::args::ArchiveArgs;
+use crate::output::{count, fitted, megabytes, print_json};
 use a2store::archive::TableName;
 use a2store::query::{Preview, QueryOptions, no_params, type_name};
 use a2store::system::cancellation::CancellationToken;
@@ -41,7 +40,6 @@ pub(crate) fn info(args: &InfoArgs) -> Result<u8> {
     let engines = read(&archive, engines, &QueryOptions::default(), CancellationToken::never())?;
     let bytes = TableName::ALL.map(|table| archive.num_bytes(table));
     let (runs, steps) = (archive.num_runs(), archive.num_steps());
-    let mut out = std::io::stdout().lock();
     if args.json {
         let files = TableName::ALL.map(|table| archive.files(table).len());
         let info = json!({
@@ -50,9 +48,9 @@ pub(crate) fn info(args: &InfoArgs) -> Result<u8> {
             "annotations": archive.annotations(), "annotations_bytes": bytes[2],
             "phases": archive.phases(), "engines": objects(&engines)?,
         });
-        writeln!(out, "{info}")?;
-        return Ok(0);
+        return print_json(&info, []);
     }
+    let mut out = std::io::stdout().lock();
     let phases = archive.phases();
     writeln!(out, "archive   {}", args.archive.archive.display())?;
     writeln!(out, "version   {}", archive.version())?;
@@ -75,11 +73,10 @@ pub(crate) fn info(args: &InfoArgs) -> Result<u8> {
 
 pub(crate) fn history(args: &InfoArgs) -> Result<u8> {
     let history = args.archive.open()?.history()?;
-    let mut out = std::io::stdout().lock();
     if args.json {
-        writeln!(out, "{}", serde_json::to_string(&history)?)?;
-        return Ok(0);
+        return print_json(&history, []);
     }
+    let mut out = std::io::stdout().lock();
     writeln!(out, "{:>7}  {:24}  {:9}  {:>12}  {:>15}", "version", "time", "operation", "runs", "steps")?;
     for commit in history {
         let operation = commit.operation.name();
@@ -115,7 +112,7 @@ pub(crate) fn schema(args: &SchemaArgs) -> Result<u8> {
         }
     }
     if args.json {
-        writeln!(out, "{}", Value::from(tables))?;
+        print_json(&tables, [])?;
     }
     Ok(0)
 }

@@ -1,10 +1,12 @@
-//! The maintenance commands `verify`, `restore`, `tag`, `compact` and `expire`.
+//! The subcommands that maintain an archive: `annotate`, `verify`, `restore`, `tag`, `compact` and `expire`.
 
-use crate::print::{count, megabytes, print_json, print_report};
-use crate::progress::{Interrupt, progress};
+use crate::args::WorkArgs;
+use crate::exit::UsageError;
+use crate::output::{count, megabytes, print_json, print_report};
+use crate::progress::{interrupt, progress};
 use a2store::Archive;
-use a2store::archive::{CompactOptions, ExpireOptions, StorageOptions, VersionName};
-use anyhow::Result;
+use a2store::archive::{AnnotateOptions, AnnotationInput, CompactOptions, ExpireOptions, StorageOptions, VersionName};
+use anyhow::{Result, bail};
 use clap::Args;
 use humantime::parse_duration;
 use serde_json::json;
@@ -13,15 +15,34 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 #[derive(Args, Debug)]
-pub(crate) struct VerifyArgs {
+pub(crate) struct AnnotateArgs {
     /// The archive.
     archive: PathBuf,
-    /// Number of threads [default: one per core].
+    /// The model's name in the table `annotations`. Without a model, list the annotated models.
+    model: Option<String>,
+    /// A folder with annotations.npy or shards of it, and with the metadata.db of the annotated games.
+    #[arg(value_name = "FOLDER")]
+    annotations: Option<PathBuf>,
+    /// Replace the model's annotations.
     #[arg(long)]
-    workers: Option<usize>,
+    replace: bool,
+    /// Allow steps without annotations in annotated runs.
+    #[arg(long)]
+    partial: bool,
+    /// Drop the model's annotations.
+    #[arg(long, conflicts_with_all = ["annotations", "replace", "partial"])]
+    drop: bool,
     /// Print the report as JSON.
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct VerifyArgs {
+    /// The archive.
+    archive: PathBuf,
+    #[command(flatten)]
+    work: WorkArgs,
 }
 
 #[derive(Args, Debug)]
@@ -63,12 +84,8 @@ pub(crate) struct CompactArgs {
     /// Target number of rows per data file. A file with at least half of them is left alone.
     #[arg(long, default_value_t = a2store::archive::CompactOptions::default().file_rows, value_parser = clap::value_parser!(u64).range(1..))]
     file_rows: u64,
-    /// Number of threads [default: one per core].
-    #[arg(long)]
-    workers: Option<usize>,
-    /// Print the report as JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    work: WorkArgs,
 }
 
 #[derive(Args, Debug)]
@@ -89,42 +106,74 @@ pub(crate) struct ExpireArgs {
     json: bool,
 }
 
-pub(crate) fn verify(args: &VerifyArgs, quiet: bool) -> Result<u8> {
-    let (storage, interrupt) = (StorageOptions::default(), Interrupt::new()?);
-    let report = Archive::verify(&args.archive, args.workers, &storage, &*progress(quiet), interrupt.token())?;
+pub(crate) fn annotate(args: &AnnotateArgs, quiet: bool) -> Result<u8> {
+    let mut archive = Archive::open(&args.archive)?;
+    let mut options = AnnotateOptions::default();
+    (options.replace, options.partial) = (args.replace, args.partial);
+    match (&args.model, &args.annotations) {
+        (None, _) if args.drop => bail!(UsageError("--drop: expected a model".into())),
+        (None, _) => list(&archive, args.json),
+        (Some(model), None) if args.drop => {
+            let dropped = archive.drop_annotations(model, &interrupt()?)?;
+            let (rows, version) = (count(dropped.num_rows), archive.version());
+            let text = format!("{model}: {rows} annotated steps dropped, version {version}");
+            print_report(args.json, &dropped, [("version", json!(version))], &text)
+        }
+        (Some(_), None) => bail!(UsageError("expected a folder of annotations, or --drop".into())),
+        (Some(model), Some(folder)) => {
+            let input = AnnotationInput::Folder(folder);
+            let report = archive.annotate(model, input, &options, &*progress(quiet), &interrupt()?)?;
+            let version = archive.version();
+            let text = format!(
+                "{model}: {} steps of {} runs annotated ({} replaced, {} without annotations), version {version}",
+                count(report.num_rows),
+                count(report.num_runs),
+                count(report.replaced_rows),
+                count(report.missing_steps),
+            );
+            print_report(args.json, &report, [("version", json!(version))], &text)
+        }
+    }
+}
+
+fn list(archive: &Archive, is_json: bool) -> Result<u8> {
+    let models = archive.annotations();
+    if is_json {
+        return print_json(&models, []);
+    }
     let mut out = std::io::stdout().lock();
-    if args.json {
-        writeln!(out, "{}", serde_json::to_string(&report)?)?;
-        return Ok(u8::from(!report.problems.is_empty()));
+    for model in models {
+        let (rows, bytes) = (count(model.num_rows), megabytes(model.num_bytes));
+        let (first, last) = (model.first_run_id, model.last_run_id);
+        writeln!(out, "{}: {rows} annotated steps of runs {first}..={last} ({bytes})", model.model)?;
     }
-    for problem in &report.problems {
-        writeln!(out, "{problem}")?;
+    Ok(0)
+}
+
+pub(crate) fn verify(args: &VerifyArgs, quiet: bool) -> Result<u8> {
+    let (storage, cancel) = (StorageOptions::default(), interrupt()?);
+    let report = Archive::verify(&args.archive, args.work.workers, &storage, &*progress(quiet), &cancel)?;
+    let mut text: String = report.problems.iter().map(|problem| format!("{problem}\n")).collect();
+    match report.problems.len() {
+        0 => text += "sound",
+        problems => text += &format!("{} problems", count(problems as u64)),
     }
-    let (versions, files) = (count(report.num_versions), count(report.num_files));
-    let (runs, steps) = (count(report.num_runs), count(report.num_steps));
-    writeln!(
-        out,
-        "{}: {versions} versions, {files} files ({}), {runs} runs and {steps} steps at version {}",
-        if report.problems.is_empty() {
-            "sound".into()
-        } else {
-            format!("{} problems", count(report.problems.len() as u64))
-        },
-        megabytes(report.num_bytes),
-        report.version,
-    )?;
+    let (versions, files, bytes) = (count(report.num_versions), count(report.num_files), megabytes(report.num_bytes));
+    let (runs, steps, version) = (count(report.num_runs), count(report.num_steps), report.version);
+    text +=
+        &format!(": {versions} versions, {files} files ({bytes}), {runs} runs and {steps} steps at version {version}");
     if report.unnamed_files > 0 {
-        writeln!(out, "unreferenced files: {}; `expire` removes them", count(report.unnamed_files))?;
+        text += &format!("\nunreferenced files: {}; `expire` removes them", count(report.unnamed_files));
     }
+    print_report(args.work.json, &report, [], &text)?;
     Ok(u8::from(!report.problems.is_empty()))
 }
 
 pub(crate) fn restore(args: &RestoreArgs) -> Result<u8> {
-    let (storage, interrupt) = (StorageOptions::default(), Interrupt::new()?);
-    let report = Archive::restore(&args.archive, args.version.clone(), args.dry_run, &storage, interrupt.token())?;
+    let (storage, cancel) = (StorageOptions::default(), interrupt()?);
+    let report = Archive::restore(&args.archive, args.version.clone(), args.dry_run, &storage, &cancel)?;
     if args.json {
-        print_json(&report, [])?;
-        return Ok(0);
+        return print_json(&report, []);
     }
     let mut out = std::io::stdout().lock();
     let (adopted, removed) =
@@ -158,11 +207,10 @@ pub(crate) fn tag(args: &TagArgs) -> Result<u8> {
         archive.untag(name)?;
     }
     let tags = archive.tags()?;
-    let mut out = std::io::stdout().lock();
     if args.json {
-        writeln!(out, "{}", serde_json::to_string(&tags)?)?;
-        return Ok(0);
+        return print_json(&tags, []);
     }
+    let mut out = std::io::stdout().lock();
     for (name, version) in &tags {
         writeln!(out, "{version:>7}  {name}")?;
     }
@@ -172,9 +220,9 @@ pub(crate) fn tag(args: &TagArgs) -> Result<u8> {
 pub(crate) fn compact(args: &CompactArgs, quiet: bool) -> Result<u8> {
     let mut options = CompactOptions::default();
     options.file_rows = args.file_rows;
-    options.workers = args.workers;
+    options.workers = args.work.workers;
     let mut archive = Archive::open(&args.archive)?;
-    let report = archive.compact(&options, &*progress(quiet), Interrupt::new()?.token())?;
+    let report = archive.compact(&options, &*progress(quiet), &interrupt()?)?;
     let version = archive.version();
     let text = format!(
         "{} files ({}) became {} ({}); {} rows rewritten, version {version}",
@@ -184,17 +232,15 @@ pub(crate) fn compact(args: &CompactArgs, quiet: bool) -> Result<u8> {
         megabytes(report.bytes_after),
         count(report.num_rows),
     );
-    print_report(args.json, &report, [("version", json!(version))], &text)
+    print_report(args.work.json, &report, [("version", json!(version))], &text)
 }
 
 pub(crate) fn expire(args: &ExpireArgs) -> Result<u8> {
-    let (older_than, grace, dry_run) = (args.older_than, args.grace, !args.yes);
+    let dry_run = !args.yes;
     let mut archive = Archive::open(&args.archive)?;
     let mut options = ExpireOptions::default();
-    options.older_than = older_than;
-    options.grace = grace;
-    options.dry_run = dry_run;
-    let report = archive.expire(&options, Interrupt::new()?.token())?;
+    (options.older_than, options.grace, options.dry_run) = (args.older_than, args.grace, dry_run);
+    let report = archive.expire(&options, &interrupt()?)?;
     let verb = if dry_run { "would be removed" } else { "removed" };
     let mut text = format!(
         "{} versions and {} data files ({}) {verb}; version {} is the oldest",

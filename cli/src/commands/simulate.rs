@@ -1,6 +1,7 @@
 //! The subcommand `simulate`.
 
-use crate::print::{count, megabytes, print_report, rate};
+use crate::args::WorkArgs;
+use crate::output::{count, megabytes, print_report, rate};
 use crate::progress::progress;
 use a2store::SimulateOptions;
 use a2store::system::cancellation::CancellationToken;
@@ -33,12 +34,8 @@ pub(crate) struct SimulateArgs {
     /// Engine name to store in the files. It does not change how the built-in player plays.
     #[arg(long, value_name = "NAME")]
     label: Option<String>,
-    /// Number of threads [default: one per core].
-    #[arg(long)]
-    workers: Option<usize>,
-    /// Print the report as JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    work: WorkArgs,
 }
 
 pub(crate) fn simulate(args: &SimulateArgs, quiet: bool) -> Result<u8> {
@@ -48,12 +45,12 @@ pub(crate) fn simulate(args: &SimulateArgs, quiet: bool) -> Result<u8> {
     options.format = args.format.parse()?;
     options.depth = if args.fast { 0 } else { args.depth };
     options.engine = args.label.clone();
-    options.workers = args.workers;
+    options.workers = args.work.workers;
     let start = Instant::now();
     let report = a2store::simulate(&args.output, &options, &*progress(quiet), CancellationToken::never())?;
     let secs = start.elapsed().as_secs_f64();
     let (runs, steps, speed) = (count(report.runs), count(report.num_steps), rate(report.num_steps, secs));
     let size = megabytes(report.num_bytes);
     let text = format!("{runs} runs, {steps} steps, {size} in {secs:.1} s: {speed} steps/s");
-    print_report(args.json, &report, [("secs", json!(secs))], &text)
+    print_report(args.work.json, &report, [("secs", json!(secs))], &text)
 }

@@ -1,16 +1,16 @@
-//! The subcommands `sql` and `query`: their arguments, and running them.
+//! The subcommands `sql`, `query` and `queries`.
 
+use crate::args::{ArchiveArgs, bytes, check_output};
 use crate::exit::UsageError;
-use crate::open::{ArchiveArgs, check_output};
-use crate::rows::{self, OutputFormat};
-use crate::values::bytes;
-use a2store::query::{QueryOptions, SavedQuery, UserTable};
+use crate::output::{OutputFormat, print_json, write_rows};
+use a2store::query::{QueryOptions, SavedQuery, UserTable, json_scalar};
 use a2store::system::cancellation::CancellationToken;
 use a2store::{Archive, Query, ScalarValue};
 use a2store_explore::scalar;
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use humantime::parse_duration;
+use serde_json::{Value, json};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -36,6 +36,15 @@ pub(crate) struct NamedQueryArgs {
     name: String,
     #[command(flatten)]
     run: QueryArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct QueriesArgs {
+    /// Show this query in full: its parameters, its columns and its SQL.
+    name: Option<String>,
+    /// Print as JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 // The options of a query: parameters, limits and output. A doc comment here would become help text.
@@ -89,23 +98,15 @@ impl QueryArgs {
             }
             return Ok(format);
         };
-        let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default().to_ascii_lowercase();
-        let of_ending = match ending.as_str() {
-            "parquet" => Some(OutputFormat::Parquet),
-            "csv" => Some(OutputFormat::Csv),
-            "json" | "jsonl" | "ndjson" => Some(OutputFormat::Json),
-            "arrow" | "arrows" => Some(OutputFormat::Arrow),
-            "txt" => Some(OutputFormat::Table),
-            _ => None,
-        };
+        let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+        let of_ending = OutputFormat::from_str(ending, true).ok();
         let shown = path.display();
         match (self.format, of_ending) {
-            (Some(format), None) | (None, Some(format)) => Ok(format),
-            (Some(format), Some(of_ending)) if format == of_ending => Ok(format),
-            (Some(format), Some(_)) => {
+            (Some(format), Some(of_ending)) if format != of_ending => {
                 let found = format.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
                 bail!(UsageError(format!("--format: expected the format of the ending of {shown}, found {found}")))
             }
+            (Some(format), _) | (None, Some(format)) => Ok(format),
             (None, None) => bail!(UsageError(format!(
                 "-o {shown}: expected the ending .parquet, .csv, .json, .jsonl, .arrow, .arrows or .txt, or --format"
             ))),
@@ -155,7 +156,7 @@ fn print_rows(archive: &Archive, query: &Query, args: &QueryArgs) -> Result<u8> 
         check_output(path, args.overwrite, archive)?;
     }
     let format = args.output_format()?;
-    rows::write(query.stream(CancellationToken::never())?, format, args.output.as_deref(), args.max_rows)?;
+    write_rows(query.stream(CancellationToken::never())?, format, args.output.as_deref(), args.max_rows)?;
     Ok(0)
 }
 
@@ -169,4 +170,40 @@ fn params(texts: &[String]) -> Result<Vec<(String, ScalarValue)>> {
         Ok((name.trim_start_matches('$').to_owned(), parsed.unwrap_or_else(|| value.into())))
     };
     texts.iter().map(pair).collect()
+}
+
+/// Lists named queries, or shows one.
+pub(crate) fn queries(args: &QueriesArgs) -> Result<u8> {
+    let found = match &args.name {
+        Some(name) => vec![SavedQuery::find(name)?],
+        None => SavedQuery::all(),
+    };
+    if args.json {
+        return print_json(&found.iter().map(as_json).collect::<Vec<_>>(), []);
+    }
+    let mut out = std::io::stdout().lock();
+    if let (Some(_), [query]) = (&args.name, found.as_slice()) {
+        writeln!(out, "{}", query.sql.trim_end())?;
+    } else {
+        let width = found.iter().map(|query| query.name.len()).max().unwrap_or(0);
+        for query in found {
+            let sentence = query.purpose.split_inclusive(". ").next().unwrap_or_default().trim();
+            writeln!(out, "{:width$}  {sentence}", query.name)?;
+        }
+    }
+    Ok(0)
+}
+
+fn as_json(query: &SavedQuery) -> Value {
+    let parameters: Vec<Value> = query
+        .parameters
+        .iter()
+        .map(|parameter| {
+            json!({
+                "name": parameter.name, "type": parameter.dtype, "default": json_scalar(&parameter.default),
+                "doc": parameter.doc,
+            })
+        })
+        .collect();
+    json!({ "name": query.name, "purpose": query.purpose, "parameters": parameters, "sql": query.sql })
 }

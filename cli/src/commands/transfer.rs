@@ -1,17 +1,46 @@
-//! The commands `export` and `convert`.
+//! The subcommands `ingest`, `export` and `convert`.
 
-use crate::open::ArchiveArgs;
-use crate::print::{count, print_report, rate};
-use crate::progress::{Interrupt, progress};
-use crate::terminal::{print_error, print_warning};
-use crate::values::formats;
+use crate::args::{ArchiveArgs, WorkArgs};
+use crate::exit::UsageError;
+use crate::output::{count, print_error, print_report, print_warning, rate};
+use crate::progress::{interrupt, progress};
+use a2store::archive::StorageOptions;
+use a2store::error::Error;
 use a2store::export::{ExportFormat, ExportOptions, ExportReport};
+use a2store::format::is_archive;
 use a2store::query::no_params;
-use anyhow::Result;
+use a2store::{Archive, IngestOptions, Phases};
+use anyhow::{Result, bail};
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use humantime::parse_duration;
 use serde_json::json;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+#[derive(Args, Debug)]
+pub(crate) struct IngestArgs {
+    /// Run files, packs, datasets, sessions and logs, or folders of them. The archive comes last: like `cp`, this
+    /// command has any number of sources and one target.
+    #[arg(required = true, value_name = "INPUT")]
+    inputs: Vec<PathBuf>,
+    /// The archive.
+    archive: PathBuf,
+    /// Add nothing if any file fails to decode.
+    #[arg(long)]
+    strict: bool,
+    /// How long to wait for another writer's lock on the archive.
+    #[arg(long, default_value = "10m", value_parser = parse_duration)]
+    wait: Duration,
+    /// New archives only: the highest tile at which the middle game begins.
+    #[arg(long, default_value_t = a2store::Phases::default().mid)]
+    mid: u32,
+    /// New archives only: the highest tile at which the late game begins.
+    #[arg(long, default_value_t = a2store::Phases::default().late)]
+    late: u32,
+    #[command(flatten)]
+    work: WorkArgs,
+}
 
 #[derive(Args, Debug)]
 pub(crate) struct ExportArgs {
@@ -63,12 +92,67 @@ pub(crate) struct ExportTargetArgs {
     /// and files that cannot be read.
     #[arg(long)]
     skip_errors: bool,
-    /// Number of threads [default: one per core].
-    #[arg(long)]
-    workers: Option<usize>,
-    /// Print the report as JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    work: WorkArgs,
+}
+
+/// Returns the parser of the allowed formats of an export or a conversion.
+fn formats(is_allowed: fn(ExportFormat) -> bool) -> impl TypedValueParser<Value = ExportFormat> {
+    let allowed = ExportFormat::ALL.into_iter().filter(|&format| is_allowed(format));
+    PossibleValuesParser::new(allowed.map(ExportFormat::name)).try_map(|name| name.parse::<ExportFormat>())
+}
+
+/// The maximum number of ignored files that are listed by name.
+const MAX_SHOWN_IGNORED: usize = 10;
+
+pub(crate) fn ingest(args: &IngestArgs, quiet: bool) -> Result<u8> {
+    let IngestArgs { inputs, archive, .. } = args;
+    for input in inputs {
+        // A missing input must fail before the archive is created.
+        std::fs::metadata(input).map_err(|source| Error::io(input, source))?;
+        if is_archive(input) {
+            let (input, archive) = (input.display(), archive.display());
+            let hint = format!("the archive comes last, as in `a2store ingest {archive} {input}`");
+            bail!(UsageError(format!("{input}: expected files or folders of runs, found an archive; {hint}")));
+        }
+    }
+    let cancel = interrupt()?;
+    let phases = Phases { mid: args.mid, late: args.late };
+    let mut archive = Archive::open_or_create(archive, phases, &StorageOptions::default(), &cancel)?;
+    let mut options = IngestOptions::default();
+    options.workers = args.work.workers;
+    options.wait = args.wait;
+    options.strict = args.strict;
+    let start = Instant::now();
+    let report = archive.ingest(inputs, &options, &*progress(quiet), &cancel)?;
+    let secs = start.elapsed().as_secs_f64();
+    for rejected in &report.errors {
+        print_error("a2store", &rejected.error);
+    }
+    for path in report.ignored.iter().take(MAX_SHOWN_IGNORED) {
+        print_warning("a2store", &format!("{}: ignored, because its content is unknown", path.display()));
+    }
+    let more = report.ignored.len().saturating_sub(MAX_SHOWN_IGNORED);
+    if more > 0 {
+        print_warning("a2store", &format!("{more} more files ignored; --json lists all of them"));
+    }
+    if report.accepted + report.duplicates + report.rejected == 0 {
+        print_warning("a2store", "no runs found in the inputs");
+    }
+    let (accepted, duplicates, rejected) = (count(report.accepted), count(report.duplicates), count(report.rejected));
+    let mut text = format!("{accepted} runs added");
+    if report.twins > 0 {
+        text += &format!(" ({} have the same game as another run)", count(report.twins));
+    }
+    text += &format!(", {duplicates} duplicates, {rejected} rejected");
+    if !report.ignored.is_empty() {
+        text += &format!(", {} other files ignored", count(report.ignored.len() as u64));
+    }
+    let (steps, speed) = (count(report.num_steps), rate(report.num_steps, secs));
+    text += &format!("; {steps} steps in {secs:.1} s: {speed} steps/s");
+    let extra = [("version", json!(archive.version())), ("secs", json!(secs))];
+    print_report(args.work.json, &report, extra, &text)?;
+    Ok(u8::from(report.rejected > 0))
 }
 
 pub(crate) fn export(args: &ExportArgs, quiet: bool) -> Result<u8> {
@@ -77,30 +161,29 @@ pub(crate) fn export(args: &ExportArgs, quiet: bool) -> Result<u8> {
     // the statement.
     let condition = args.condition.as_deref().unwrap_or("true");
     let query = archive.sql(&format!("SELECT run_id FROM runs WHERE (\n{condition}\n)"), no_params())?;
-    let interrupt = Interrupt::new()?;
+    let cancel = interrupt()?;
     let start = Instant::now();
     let options = options(args.format, &args.target)?;
-    let report = query.export_runs(&args.target.output, &options, &*progress(quiet), interrupt.token())?;
+    let report = query.export_runs(&args.target.output, &options, &*progress(quiet), &cancel)?;
     if report.runs == 0 && report.errors.is_empty() {
         print_warning("a2store", "no runs to export");
     }
-    print(&report, start, args.target.json)
+    print(&report, start, args.target.work.json)
 }
 
 pub(crate) fn convert(args: &ConvertArgs, quiet: bool) -> Result<u8> {
-    let interrupt = Interrupt::new()?;
+    let cancel = interrupt()?;
     let start = Instant::now();
     let options = options(args.format, &args.target)?;
-    let report =
-        a2store::export::convert(&args.inputs, &args.target.output, &options, &*progress(quiet), interrupt.token())?;
-    print(&report, start, args.target.json)
+    let report = a2store::export::convert(&args.inputs, &args.target.output, &options, &*progress(quiet), &cancel)?;
+    print(&report, start, args.target.work.json)
 }
 
 fn options(format: ExportFormat, target: &ExportTargetArgs) -> Result<ExportOptions> {
     let mut options = ExportOptions::new(format);
     (options.by_step, options.compact) = (target.by_step, target.compact);
     options.skip_errors = target.skip_errors;
-    (options.shard_rows, options.moves, options.workers) = (target.shard_rows, target.moves, target.workers);
+    (options.shard_rows, options.moves, options.workers) = (target.shard_rows, target.moves, target.work.workers);
     options.compression = target.compress.parse()?;
     Ok(options)
 }

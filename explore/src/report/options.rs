@@ -5,14 +5,9 @@ use a2store::error::{Error, ErrorKind, Result};
 use a2store::query::{QueryOptions, no_params};
 use a2store::system::cancellation::CancellationToken;
 use a2store::system::names::text_form;
-use derive_setters::Setters;
 
 /// Options of [`Report::of`](crate::Report::of).
-///
-/// Set fields with the `with_*` methods: `ReportOptions::default().with_condition("max_score >= 20000".to_owned())`.
-#[derive(Clone, Debug, Default, Setters)]
-#[setters(prefix = "with_", strip_option)]
-#[non_exhaustive]
+#[derive(Clone, Debug, Default)]
 pub struct ReportOptions {
     /// An SQL condition on the columns of `runs`, such as `max_score >= 20000`; `None` = all runs.
     pub condition: Option<String>,

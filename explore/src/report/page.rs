@@ -1,12 +1,9 @@
 //! The page of a report.
 
-use super::report::{Report, ReportTable, has_too_many_groups};
-use a2store::error::{Error, Result};
-use a2store::query::{json_rows, json_scalar};
-use a2store::system::publish::Output;
-use arrow::datatypes::DataType;
+use super::report::{Report, ReportTable};
+use a2store::error::Result;
+use a2store::query::{json_rows, json_scalar, type_name};
 use serde_json::{Map, Value, json};
-use std::io::Write;
 use std::path::Path;
 
 /// The page without data. `web/` builds it.
@@ -38,24 +35,11 @@ impl Report {
     pub fn to_html(&self) -> Result<String> {
         Ok(with_data(TEMPLATE, &json(self)?))
     }
-
-    /// Writes the page to a file. Replaces an existing file atomically.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Io`](a2store::ErrorKind::Io), and the error of [`to_html`](Report::to_html).
-    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
-        let (path, html) = (path.as_ref(), self.to_html()?);
-        let output = Output::create(path)?;
-        output.file().write_all(html.as_bytes()).map_err(|source| Error::io(path, source))?;
-        output.publish()
-    }
 }
 
 fn json(report: &Report) -> Result<Value> {
-    let mut results = Map::new();
-    for table in &report.tables {
-        results.insert(table.query.to_owned(), table_json(table)?);
-    }
+    let result = |table: &ReportTable| table_json(table).map(|json| (table.query.to_owned(), json));
+    let results = report.tables.iter().map(result).collect::<Result<Map<String, Value>>>()?;
     let name = Path::new(&report.archive)
         .file_name()
         .map_or_else(|| report.archive.clone().into(), |name| name.to_string_lossy());
@@ -67,7 +51,7 @@ fn json(report: &Report) -> Result<Value> {
         "where": report.options.condition,
         "by": report.options.groups.name(),
         "compare": report.options.compare,
-        "too_many_groups": has_too_many_groups(report),
+        "too_many_groups": report.has_too_many_groups,
         "explorer": report.options.explorer,
         "phases": { "mid": report.phases[0], "late": report.phases[1] },
         "results": results,
@@ -81,7 +65,7 @@ fn table_json(table: &ReportTable) -> Result<Value> {
         Ok(batch) => {
             let schema = batch.schema();
             let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
-            let types: Vec<String> = schema.fields().iter().map(|field| type_text(field.data_type())).collect();
+            let types: Vec<String> = schema.fields().iter().map(|field| type_name(field.data_type())).collect();
             (json!(names), json!(types), json!(json_rows(batch)?), None)
         }
         Err(error) => (json!([]), json!([]), json!([]), Some(error)),
@@ -96,11 +80,4 @@ fn table_json(table: &ReportTable) -> Result<Value> {
         "error": error,
         "note": table.note,
     }))
-}
-
-fn type_text(dtype: &DataType) -> String {
-    match dtype {
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Dictionary(..) => "string".to_owned(),
-        other => other.to_string().to_ascii_lowercase(),
-    }
 }

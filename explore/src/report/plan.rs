@@ -30,17 +30,13 @@ pub(super) struct ReportFacts {
     pub(super) has_annotations: bool,
 }
 
-fn table<const N: usize>(query: &'static str, parameters: [(&'static str, ScalarValue); N]) -> PlannedTable {
+/// Returns a query with these parameters.
+pub(super) fn table<const N: usize>(query: &'static str, parameters: [(&'static str, ScalarValue); N]) -> PlannedTable {
     PlannedTable { query, parameters: parameters.into(), note: None }
 }
 
 /// The query for the facts that the other queries depend on.
 pub(super) const SUMMARY: &str = "archive_summary";
-
-/// Returns the query for the facts.
-pub(super) fn summary() -> PlannedTable {
-    table(SUMMARY, [])
-}
 
 /// Returns the queries of a report, except the summary.
 pub(super) fn tables(facts: &ReportFacts) -> Vec<PlannedTable> {
@@ -124,7 +120,7 @@ mod tests {
     #[test]
     fn every_query_exists_and_has_the_parameters() {
         let facts = ReportFacts { num_steps: u64::MAX / 2, has_annotations: true, ..ReportFacts::default() };
-        let planned: Vec<PlannedTable> = std::iter::once(summary()).chain(tables(&facts)).collect();
+        let planned: Vec<PlannedTable> = std::iter::once(table(SUMMARY, [])).chain(tables(&facts)).collect();
         assert!(planned.len() > 20);
         for table in planned {
             let query = SavedQuery::find(table.query).expect("a shipped query");

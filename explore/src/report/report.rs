@@ -17,7 +17,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// A report on an archive: the results of named queries, and a page that shows them.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct Report {
     /// The location of the archive.
     pub archive: String,
@@ -29,13 +28,14 @@ pub struct Report {
     pub options: ReportOptions,
     /// The archive's phases: the tiles at which the middle game and the late game begin.
     pub phases: [u32; 2],
+    /// Whether the report combines all runs in one group, because there are too many groups.
+    pub has_too_many_groups: bool,
     /// The results, in the order of the page.
     pub tables: Vec<ReportTable>,
 }
 
 /// The result of one query of a report.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct ReportTable {
     /// The named query. The table has its name.
     pub query: &'static str,
@@ -63,9 +63,9 @@ impl Report {
     /// # a2store::simulate(&runs, &a2store::SimulateOptions::default().with_runs(3), &(), &cancel)?;
     /// # archive.ingest([&runs], &Default::default(), &(), &cancel)?;
     /// let report = a2store_explore::Report::of(&archive, &a2store_explore::ReportOptions::default(), &(), &cancel)?;
-    /// report.save(folder.path().join("report.html"))?;
-    /// let reach = report.table("tile_reach").ok_or("no table")?;
-    /// assert!(reach.rows.as_ref().is_ok_and(|rows| rows.num_rows() > 0));
+    /// std::fs::write(folder.path().join("report.html"), report.to_html()?)?;
+    /// let reach = report.tables.iter().find(|table| table.query == "tile_reach");
+    /// assert!(reach.is_some_and(|table| table.rows.as_ref().is_ok_and(|rows| rows.num_rows() > 0)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -82,7 +82,7 @@ impl Report {
     ) -> Result<Report> {
         let tables = options.tables(archive)?;
         let run = |planned: PlannedTable| ReportTable::of(archive, planned, &tables, cancel);
-        let summary = run(plan::summary())?;
+        let summary = run(plan::table(plan::SUMMARY, []))?;
         let rows = summary.rows.clone().map_err(Error::query)?;
         let facts = ReportFacts { has_annotations: !archive.annotations().is_empty(), ..facts(&rows) };
         check_groups(options, &rows)?;
@@ -101,14 +101,9 @@ impl Report {
             written: clock::text(SystemTime::now()),
             options: options.clone(),
             phases: [archive.phases().mid, archive.phases().late],
+            has_too_many_groups: facts.num_groups > MAX_GROUPS,
             tables: found,
         })
-    }
-
-    /// Returns the table of this named query.
-    #[must_use]
-    pub fn table(&self, query: &str) -> Option<&ReportTable> {
-        self.tables.iter().find(|table| table.query == query)
     }
 }
 
@@ -138,19 +133,17 @@ impl ReportTable {
 }
 
 /// Adds common table expressions before those of a named query.
-fn with_tables(query: SavedQuery, tables: &[String]) -> SavedQuery {
+fn with_tables(mut query: SavedQuery, tables: &[String]) -> SavedQuery {
     if tables.is_empty() {
         return query;
     }
     let lines = query.sql.lines().skip_while(|line| line.starts_with("--"));
     let text = lines.collect::<Vec<_>>().join("\n");
     let tables = tables.join(",\n");
-    let sql = match text.strip_prefix("WITH ") {
+    query.sql = match text.strip_prefix("WITH ") {
         Some(rest) => format!("WITH {tables},\n{rest}"),
         None => format!("WITH {tables}\n{text}"),
     };
-    let mut query = query;
-    query.sql = sql;
     query
 }
 
@@ -160,10 +153,9 @@ fn facts(summary: &RecordBatch) -> ReportFacts {
         let column = summary.column_by_name(name).and_then(|column| cast(column, &DataType::UInt64).ok());
         column.map_or_else(Vec::new, |column| column.as_primitive::<UInt64Type>().iter().flatten().collect())
     };
-    let sum = |name: &str| values(name).iter().sum::<u64>();
     let max = |name: &str| values(name).into_iter().max().unwrap_or(0);
     ReportFacts {
-        num_steps: sum("num_steps"),
+        num_steps: values("num_steps").iter().sum(),
         max_score: max("max_score"),
         max_steps: max("max_steps"),
         num_groups: groups(summary).len(),
@@ -193,10 +185,4 @@ fn check_groups(options: &ReportOptions, summary: &RecordBatch) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Returns whether the report combines all runs in one group, because there are too many groups.
-pub(super) fn has_too_many_groups(report: &Report) -> bool {
-    let summary = report.table(plan::SUMMARY).and_then(|table| table.rows.as_ref().ok());
-    summary.is_some_and(|rows| groups(rows).len() > MAX_GROUPS)
 }

@@ -5,7 +5,7 @@
 //! page whose name resolves to this machine would count as a page of this server (DNS rebinding). The origin,
 //! if the browser states it, must be this server.
 
-use super::failure::Failure;
+use super::request::Failure;
 use a2store::error::{Error, Result};
 use axum::body::Body;
 use axum::extract::{Request, State};

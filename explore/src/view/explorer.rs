@@ -1,11 +1,14 @@
-//! The state that all requests share: the archive, the limits of queries, and the policy.
+//! The state that all requests share: the archive, the limits of queries, and the policy. The bodies of requests.
 
-use super::failure::Failure;
+use super::request::Failure;
 use a2store::archive::Archive;
 use a2store::board::WideBoard;
 use a2store::error::Result;
 use a2store::query::QueryOptions;
-use axum::http::StatusCode;
+use axum::body::to_bytes;
+use axum::extract::{FromRequest, Request};
+use axum::http::{StatusCode, header};
+use serde::de::DeserializeOwned;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -108,4 +111,40 @@ impl Explorer {
 /// Returns the query options with the limits of a statement.
 pub(crate) fn limits() -> QueryOptions {
     QueryOptions::default().with_time_limit(QUERY_TIME).with_memory_limit(QUERY_BYTES)
+}
+
+/// The maximum size of a request's body, in bytes. The longest bodies are statements.
+const MAX_BODY_BYTES: usize = 1 << 20;
+
+/// The JSON body of a request. Unlike axum's extractor, it has a timeout for slow clients.
+pub(crate) struct Body<T>(pub(super) T);
+
+impl<T: DeserializeOwned> FromRequest<Arc<Explorer>> for Body<T> {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, explorer: &Arc<Explorer>) -> Result<Body<T>, Failure> {
+        let is_json = |value: &str| value.split(';').next().is_some_and(|kind| kind.trim() == "application/json");
+        let kind = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        if !kind.is_some_and(is_json) {
+            let found = kind.unwrap_or("none");
+            let message = format!("content-type: expected application/json, found {found}");
+            return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "argument", message));
+        }
+        let length =
+            request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        let too_long = || {
+            let message = format!("body: expected at most {MAX_BODY_BYTES} bytes");
+            Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "argument", message)
+        };
+        if length.is_some_and(|length: u64| length > MAX_BODY_BYTES as u64) {
+            return Err(too_long());
+        }
+        let body = tokio::time::timeout(explorer.timeout, to_bytes(request.into_body(), MAX_BODY_BYTES)).await;
+        let late = |_| Failure::new(StatusCode::REQUEST_TIMEOUT, "argument", "body: exceeded its time limit");
+        let bytes = body.map_err(late)?.map_err(|error| {
+            let is_long = error.to_string().contains("length limit exceeded");
+            if is_long { too_long() } else { Failure::bad_request(format!("body: {error}")) }
+        })?;
+        serde_json::from_slice(&bytes).map(Body).map_err(|error| Failure::bad_request(format!("body: {error}")))
+    }
 }

@@ -6,19 +6,16 @@
 //!
 //! | file | owns |
 //! | --- | --- |
-//! | `server.rs` | the socket, the connections, the shutdown |
+//! | `server.rs` | the socket, the connections, the function of each address, the shutdown |
 //! | `access.rs` | access control: token, host, origin; the headers of all responses |
-//! | `routes.rs` | the function that handles each address; the files of the page, which `../web/` builds |
-//! | `request.rs`, `failure.rs` | bodies and cancellation of requests; rejected and failed requests |
-//! | `explorer.rs` | shared state: the archive, and the limits of queries |
-//! | `addresses/` | one file for each kind of address: runs, games, statements, reports and others |
+//! | `request.rs` | failures and cancellation of requests |
+//! | `explorer.rs` | shared state: the archive, and the limits of queries; bodies of requests |
+//! | `addresses/` | one file for each kind of address: the archive, runs, games, statements, reports |
 
 mod access;
 mod addresses;
 mod explorer;
-mod failure;
 mod request;
-mod routes;
 mod server;
 
 pub use explorer::LivePolicy;

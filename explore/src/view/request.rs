@@ -1,47 +1,72 @@
-//! The bodies of requests, and work that is cancelled when its request is dropped.
+//! Requests: their failures as JSON responses, and work that is cancelled when its request is dropped.
 
-use super::explorer::Explorer;
-use super::failure::Failure;
+use a2store::error::{Error, ErrorKind, Result};
 use a2store::system::cancellation::CancellationToken;
-use axum::body::to_bytes;
-use axum::extract::{FromRequest, FromRequestParts, Path, Request};
-use axum::http::{StatusCode, header, request};
+use axum::Json;
+use axum::extract::{FromRequestParts, Path};
+use axum::http::{StatusCode, request};
+use axum::response::{IntoResponse, Response};
 use serde::de::DeserializeOwned;
-use std::sync::Arc;
+use serde_json::json;
 
-/// The maximum size of a request's body, in bytes. The longest bodies are statements.
-const MAX_BODY_BYTES: usize = 1 << 20;
+/// A rejected or failed request.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) status: StatusCode,
+    kind: &'static str,
+    pub(crate) message: String,
+}
 
-/// The JSON body of a request. Unlike axum's extractor, it has a timeout for slow clients.
-pub(crate) struct Body<T>(pub(super) T);
+pub(crate) type Answer<T> = Result<Json<T>, Failure>;
 
-impl<T: DeserializeOwned> FromRequest<Arc<Explorer>> for Body<T> {
-    type Rejection = Failure;
+impl Failure {
+    pub(crate) fn new(status: StatusCode, kind: &'static str, message: impl Into<String>) -> Failure {
+        Failure { status, kind, message: message.into() }
+    }
 
-    async fn from_request(request: Request, explorer: &Arc<Explorer>) -> Result<Body<T>, Failure> {
-        let is_json = |value: &str| value.split(';').next().is_some_and(|kind| kind.trim() == "application/json");
-        let kind = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        if !kind.is_some_and(is_json) {
-            let found = kind.unwrap_or("none");
-            let message = format!("content-type: expected application/json, found {found}");
-            return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "argument", message));
-        }
-        let length =
-            request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-        let too_long = || {
-            let message = format!("body: expected at most {MAX_BODY_BYTES} bytes");
-            Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "argument", message)
+    pub(crate) fn forbidden(what: &str) -> Failure {
+        Failure::new(StatusCode::FORBIDDEN, "forbidden", format!("rejected: {what}"))
+    }
+
+    pub(crate) fn unauthorized() -> Failure {
+        let message = "token: expected the token of this server: open the complete address that the server printed";
+        Failure::new(StatusCode::UNAUTHORIZED, "unauthorized", message)
+    }
+
+    pub(crate) fn not_found(what: impl Into<String>) -> Failure {
+        Failure::new(StatusCode::NOT_FOUND, "not_found", what)
+    }
+
+    pub(crate) fn bad_request(what: impl Into<String>) -> Failure {
+        Failure::new(StatusCode::BAD_REQUEST, "argument", what)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        let (status, kind) = match error.kind() {
+            ErrorKind::Query { .. } => (StatusCode::BAD_REQUEST, "query"),
+            ErrorKind::QueryRefused { .. } => (StatusCode::FORBIDDEN, "query_refused"),
+            ErrorKind::QueryLimit { .. } | ErrorKind::MemoryLimit { .. } => {
+                (StatusCode::UNPROCESSABLE_ENTITY, "query_limit")
+            }
+            ErrorKind::Argument { .. } => (StatusCode::BAD_REQUEST, "argument"),
+            ErrorKind::VersionNotFound { .. } => (StatusCode::NOT_FOUND, "not_found"),
+            ErrorKind::Conflict { .. } => (StatusCode::CONFLICT, "busy"),
+            ErrorKind::Cancelled => (StatusCode::SERVICE_UNAVAILABLE, "cancelled"),
+            ErrorKind::Io { .. } => (StatusCode::INTERNAL_SERVER_ERROR, "io"),
+            ErrorKind::Damaged { .. } | ErrorKind::Checksum { .. } | ErrorKind::Decode { .. } => {
+                (StatusCode::INTERNAL_SERVER_ERROR, "damaged")
+            }
+            _ => (StatusCode::INTERNAL_SERVER_ERROR, "error"),
         };
-        if length.is_some_and(|length: u64| length > MAX_BODY_BYTES as u64) {
-            return Err(too_long());
-        }
-        let body = tokio::time::timeout(explorer.timeout, to_bytes(request.into_body(), MAX_BODY_BYTES)).await;
-        let late = |_| Failure::new(StatusCode::REQUEST_TIMEOUT, "argument", "body: exceeded its time limit");
-        let bytes = body.map_err(late)?.map_err(|error| {
-            let is_long = error.to_string().contains("length limit exceeded");
-            if is_long { too_long() } else { Failure::bad_request(format!("body: {error}")) }
-        })?;
-        serde_json::from_slice(&bytes).map(Body).map_err(|error| Failure::bad_request(format!("body: {error}")))
+        Failure::new(status, kind, error.to_string())
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        (self.status, Json(json!({ "error": self.message, "kind": self.kind }))).into_response()
     }
 }
 

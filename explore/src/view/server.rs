@@ -1,15 +1,20 @@
-//! The socket, the connections, and the end of the server.
+//! The server: its socket, its connections, its addresses, and its end.
 
-use super::access::{Access, check_token};
-use super::addresses::events::watch_archive;
+use super::access::{Access, check_token, guard};
+use super::addresses::{archive, games, reports, runs, statements};
 use super::explorer::{Explorer, LivePolicy};
-use super::routes::router;
+use super::request::Failure;
 use a2store::archive::Archive;
 use a2store::error::{Error, Result};
 use a2store::system::cancellation::CancellationToken;
 use a2store::system::random;
 use a2store::system::runtime::{PERIOD, Threads, block_for, runtime};
 use axum::Router;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{Method, StatusCode, Uri};
+use axum::middleware::from_fn_with_state;
+use axum::response::Html;
+use axum::routing::{get, post};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -19,6 +24,11 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
+
+// The files of the page, which `../web/` builds.
+const INDEX: &str = include_str!("../../assets/index.html");
+const SCRIPT: &str = include_str!("../../assets/app.js");
+const STYLES: &str = include_str!("../../assets/app.css");
 
 /// The maximum number of open connections. Further connections wait until one closes.
 const MAX_CONNECTIONS: usize = 256;
@@ -68,7 +78,7 @@ pub struct View {
     end: watch::Sender<bool>,
     server: JoinHandle<()>,
     /// The server's tasks run on these threads.
-    _threads: Arc<Threads>,
+    threads: Arc<Threads>,
 }
 
 impl View {
@@ -94,14 +104,13 @@ impl View {
         let access = Arc::new(Access::new(&token, address.port()));
         let router = router(Arc::clone(&explorer), access);
         let (end, ended) = watch::channel(false);
-        let follows = options.follows;
-        let timeout = options.timeout;
+        let (follows, timeout) = (options.follows, options.timeout);
         let server = threads.handle().spawn(async move {
-            let watcher = follows.then(|| tokio::spawn(watch_archive(explorer)));
+            let watcher = follows.then(|| tokio::spawn(archive::watch_archive(explorer)));
             accept(listener, router, timeout, ended).await;
             watcher.inspect(JoinHandle::abort);
         });
-        Ok(View { address, token, end, server, _threads: threads })
+        Ok(View { address, token, end, server, threads })
     }
 
     /// Returns the address to open in a browser, with the token.
@@ -114,21 +123,18 @@ impl View {
     pub fn wait(&mut self, cancel: &CancellationToken) {
         while !cancel.is_cancelled() && block_for(PERIOD, &mut self.server).is_none() {}
     }
-
-    /// Ends the server: closes all connections, and cancels the work for them.
-    pub fn close(&mut self) {
-        _ = self.end.send(true);
-        if !self.server.is_finished() {
-            _ = block_for(Duration::from_secs(2), &mut self.server);
-        }
-    }
 }
 
 impl Drop for View {
+    /// Ends the server: closes all connections, and cancels the work for them.
     fn drop(&mut self) {
         // A forked child does not have the server's threads.
-        if self._threads.are_here() {
-            self.close();
+        if !self.threads.are_here() {
+            return;
+        }
+        _ = self.end.send(true);
+        if !self.server.is_finished() {
+            _ = block_for(Duration::from_secs(2), &mut self.server);
         }
     }
 }
@@ -168,4 +174,36 @@ async fn serve(stream: TcpStream, router: Router, timeout: Duration) {
     builder.timer(TokioTimer::new()).header_read_timeout(timeout).max_buf_size(MAX_HEADER_BYTES);
     // An error means that the client disconnected or violated the protocol.
     _ = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)).await;
+}
+
+/// Returns the function that handles each address.
+fn router(explorer: Arc<Explorer>, access: Arc<Access>) -> Router {
+    Router::new()
+        .route("/", get(async || Html(INDEX)))
+        .route("/app.js", get(async || ([(CONTENT_TYPE, "text/javascript; charset=utf-8")], SCRIPT)))
+        .route("/app.css", get(async || ([(CONTENT_TYPE, "text/css; charset=utf-8")], STYLES)))
+        .route("/api/archive", get(archive::archive))
+        .route("/api/events", get(archive::events))
+        .route("/api/runs", post(runs::runs))
+        .route("/api/runs/{run_id}", get(games::game))
+        .route("/api/runs/{run_id}/annotations", get(games::annotations))
+        .route("/api/policy", post(games::policy))
+        .route("/api/position", post(games::position))
+        .route("/api/sql", post(statements::rows))
+        .route("/api/schema", get(archive::schema))
+        .route("/api/download", post(statements::download))
+        .route("/api/report", post(reports::report))
+        .route("/report/{key}", get(reports::page))
+        .fallback(unknown)
+        .method_not_allowed_fallback(wrong_method)
+        .with_state(explorer)
+        .layer(from_fn_with_state(access, guard))
+}
+
+async fn unknown(uri: Uri) -> Failure {
+    Failure::not_found(format!("no such address: {}", uri.path()))
+}
+
+async fn wrong_method(method: Method) -> Failure {
+    Failure::new(StatusCode::METHOD_NOT_ALLOWED, "argument", format!("this address does not accept {method}"))
 }

@@ -6,7 +6,6 @@ use crate::error::{OrRaise, raised};
 use a2store::board::{Board, Move};
 use a2store::error::Error;
 use a2store::run::Branches;
-use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray};

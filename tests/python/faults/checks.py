@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,8 @@ import pyarrow as pa
 import a2store
 import oracle
 from archives import versions_in
+
+from .shim import CLASSES, FAILURES, Call, Fault
 
 LONG = os.environ.get("A2STORE_LONG_TESTS") == "1"
 """Whether to try everything rather than a sample."""
@@ -120,6 +123,30 @@ def open_or_create(path: Path) -> a2store.Archive:
         if error.kind != "not_an_archive":
             raise
         return a2store.Archive.create(path)
+
+
+def spread(calls: list[Call], count: int) -> list[Call]:
+    """Return all calls, or in the short form an even choice of them."""
+    if LONG or len(calls) <= count:
+        return calls
+    return [calls[at * (len(calls) - 1) // (count - 1)] for at in range(count)]
+
+
+def sample(calls: list[Call], per_class: int) -> list[Call]:
+    """Return all calls; in the short form, an even choice of each class with the first and the last call."""
+    chosen = [call for kind in CLASSES for call in spread([call for call in calls if call.kind == kind], per_class)]
+    return sorted(chosen, key=lambda call: call.number)
+
+
+def failing(calls: Iterable[Call], one_in: int) -> list[Fault]:
+    """Return each way in which these calls can fail; in the short form, one of so many ways."""
+    faults = [
+        Fault(call.number, kind, for_good)
+        for call in calls
+        for kind in (FAILURES if call.changes else ("EIO",))
+        for for_good in (False, True)
+    ]
+    return faults if LONG else sorted(random.Random(3).sample(faults, len(faults) // one_in), key=str)
 
 
 def failures(check: Callable[[Case], object], cases: Sequence[Case]) -> list[str]:

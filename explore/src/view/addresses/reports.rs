@@ -1,9 +1,8 @@
 //! Reports: computed when a page requests them, and cached.
 
 use crate::report::{Report, ReportGroups, ReportOptions, page_policy};
-use crate::view::explorer::{CachedReport, Explorer};
-use crate::view::failure::{Answer, Failure};
-use crate::view::request::{Body, Parts, blocking};
+use crate::view::explorer::{Body, CachedReport, Explorer};
+use crate::view::request::{Answer, Failure, Parts, blocking};
 use a2store::system::process::lock;
 use a2store::system::random;
 use axum::Json;
@@ -32,9 +31,8 @@ pub(crate) struct Request {
 /// Returns the address of a report. Computes the report unless it is cached.
 pub(crate) async fn report(State(explorer): State<Arc<Explorer>>, Body(request): Body<Request>) -> Answer<Value> {
     let groups: ReportGroups = request.by.as_deref().unwrap_or("engine").parse()?;
-    let mut options = ReportOptions::default().with_groups(groups).with_explorer("/".to_owned());
-    options.condition = Some(request.condition).filter(|condition| !condition.trim().is_empty());
-    options.compare = request.compare;
+    let condition = Some(request.condition).filter(|condition| !condition.trim().is_empty());
+    let options = ReportOptions { condition, groups, compare: request.compare, explorer: Some("/".to_owned()) };
     let archive = explorer.archive();
     let choice = format!("{:?}", (archive.version(), &options));
     if let Some(cached) = lock(&explorer.reports).iter().find(|cached| cached.choice == choice) {

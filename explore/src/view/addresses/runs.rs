@@ -2,9 +2,8 @@
 
 use crate::report::check_condition;
 use crate::rows::{objects, read};
-use crate::view::explorer::{Explorer, limits};
-use crate::view::failure::{Answer, Failure};
-use crate::view::request::{Body, blocking};
+use crate::view::explorer::{Body, Explorer, limits};
+use crate::view::request::{Answer, Failure, blocking};
 use a2store::archive::Archive;
 use a2store::error::Result;
 use a2store::query::json_rows;
