@@ -105,14 +105,7 @@ impl Operation {
     /// Returns `"create"`, `"ingest"`, `"compact"`, `"expire"`, `"restore"` or `"annotate"`.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        match self {
-            Operation::Create => "create",
-            Operation::Ingest => "ingest",
-            Operation::Compact => "compact",
-            Operation::Expire => "expire",
-            Operation::Restore => "restore",
-            Operation::Annotate => "annotate",
-        }
+        ["create", "ingest", "compact", "expire", "restore", "annotate"][self as usize]
     }
 }
 
