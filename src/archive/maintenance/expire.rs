@@ -175,7 +175,7 @@ impl Sweep<'_> {
             Ok(())
         })?;
         for table in TableName::ALL {
-            for entry in self.storage.list(table.name())?.unwrap_or_default() {
+            for entry in self.storage.list(table.name())? {
                 cancel.check()?;
                 let path = format!("{table}/{}", entry.name);
                 if entry.name.ends_with(".parquet") && !kept.contains(&path) {
@@ -190,12 +190,12 @@ impl Sweep<'_> {
             }
         }
         for folder in [VERSIONS_FOLDER, TAGS_FOLDER] {
-            let leftovers = self.storage.list(folder)?.unwrap_or_default();
+            let leftovers = self.storage.list(folder)?;
             let leftovers = leftovers.iter().filter(|entry| self.is_leftover(entry));
             report.paths.extend(leftovers.map(|entry| format!("{folder}/{}", entry.name)));
         }
         // The last reservation says which ids are free.
-        let mut reservations = self.storage.list(IDS_FOLDER)?.unwrap_or_default();
+        let mut reservations = self.storage.list(IDS_FOLDER)?;
         reservations.retain(|entry| !entry.name.starts_with('.'));
         reservations.sort_by(|a, b| a.name.cmp(&b.name));
         let old = reservations.iter().skip(1).filter(|entry| self.is_old(entry));

@@ -77,25 +77,21 @@ impl Versions {
 
     /// Lists the versions with a manifest, newest first. Not empty.
     pub(in crate::archive) fn list(&self) -> Result<Vec<u64>> {
-        let root = self.storage.root();
-        let names = match self.storage.names(VERSIONS_FOLDER, "")? {
-            None if !root.is_dir() => {
-                let source = std::fs::metadata(root).err().unwrap_or_else(|| std::io::ErrorKind::NotADirectory.into());
-                return Err(Error::io(root, source));
-            }
-            names => names.unwrap_or_default(),
-        };
+        let names = self.storage.names(VERSIONS_FOLDER, "")?;
         let mut versions: Vec<u64> = names.iter().filter_map(|name| version_of(name)).collect();
         versions.sort_unstable_by(|a, b| b.cmp(a));
         if versions.is_empty() {
-            return Err(ErrorKind::NotAnArchive { path: root.to_path_buf() }.into());
+            if let Some(folder) = self.storage.folder() {
+                std::fs::metadata(folder).map_err(|source| Error::io(folder, source))?;
+            }
+            return Err(ErrorKind::NotAnArchive { path: self.storage.root().to_path_buf() }.into());
         }
         Ok(versions)
     }
 
     /// Returns the newest version's number.
     fn newest_number(&self) -> Result<u64> {
-        let first = self.storage.first_name(VERSIONS_FOLDER)?;
+        let first = self.storage.first_names(VERSIONS_FOLDER, 1)?.pop();
         first.and_then(|name| version_of(&name)).map_or_else(|| self.list().map(|versions| versions[0]), Ok)
     }
 

@@ -83,7 +83,7 @@ impl Archive {
     /// found.
     fn unfit_file(&self) -> Option<(PathBuf, String, String)> {
         TableName::ALL.into_iter().find_map(|table| {
-            let entries = self.storage.list(table.name()).ok()?.unwrap_or_default();
+            let entries = self.storage.list(table.name()).ok()?;
             let lengths: HashMap<&str, u64> =
                 entries.iter().map(|entry| (entry.name.as_str(), entry.num_bytes)).collect();
             self.manifest.files(table).find_map(|file| {

@@ -186,13 +186,12 @@ impl Backend for ObjectPrefix {
         Ok(Some(copy))
     }
 
-    fn list(&self, folder: &str) -> Result<Option<Vec<ListedFile>>> {
-        self.list_from(folder, "").map(Some)
+    fn list(&self, folder: &str) -> Result<Vec<ListedFile>> {
+        self.list_from(folder, "")
     }
 
-    fn names(&self, folder: &str, first: &str) -> Result<Option<Vec<String>>> {
-        let files = self.list_from(folder, first)?;
-        Ok(Some(files.into_iter().map(|file| file.name).collect()))
+    fn names(&self, folder: &str, first: &str) -> Result<Vec<String>> {
+        Ok(self.list_from(folder, first)?.into_iter().map(|file| file.name).collect())
     }
 
     fn first_names(&self, folder: &str, count: usize) -> Result<Vec<String>> {
@@ -221,11 +220,6 @@ impl Backend for ObjectPrefix {
                 Err(error) => Err(error),
             }
         })
-    }
-
-    /// Begins the file in the system's temporary folder.
-    fn stage(&self, _folder: &str) -> Result<Staged> {
-        Staged::new(&std::env::temp_dir())
     }
 
     fn put_file(&self, staged: Staged, path: &str, cancel: &CancellationToken) -> Result<()> {

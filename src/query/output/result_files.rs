@@ -132,7 +132,7 @@ impl OutputFolder {
             if path.to_string_lossy().contains(['?', '#']) {
                 return Err(Error::argument("path", "a URL without `?` and `#`", path.display()));
             }
-            if let Some(name) = storage.names("", "")?.and_then(|names| names.into_iter().next()) {
+            if let Some(name) = storage.names("", "")?.into_iter().next() {
                 return taken(name);
             }
             let (root, suffix) = (storage.root().to_path_buf(), format!("-{}.{extension}", &random::id()[..12]));
@@ -158,13 +158,13 @@ impl OutputFolder {
             }
             return folder.publish(&name).map(|()| num_rows);
         }
-        let names = |written: &Result<u64>| match (self.storage.names("", ""), written) {
-            (Err(error), Ok(_)) => Err(error),
+        let names = match (self.storage.names("", ""), &written) {
+            (Err(error), Ok(_)) => return Err(error),
             // The error that stopped the writers matters more.
-            (names, _) => Ok(names.ok().flatten().unwrap_or_default()),
+            (names, _) => names.unwrap_or_default(),
         };
         let (own, others): (Vec<String>, Vec<String>) =
-            names(&written)?.into_iter().partition(|name| name.ends_with(&self.files.suffix));
+            names.into_iter().partition(|name| name.ends_with(&self.files.suffix));
         let written = match others.first() {
             Some(name) if written.is_ok() => {
                 let found = format!("expected no other objects, found {name}");
