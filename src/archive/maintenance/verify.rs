@@ -2,7 +2,7 @@
 
 use super::verify_tables::TablesVerifier;
 use super::verify_versions::VersionsCheck;
-use crate::archive::manifest::data_file::DataFile;
+use crate::archive::manifest::Manifest;
 use crate::archive::manifest::versions::is_manifest;
 use crate::archive::problem::Problem;
 use crate::archive::storage::Storage;
@@ -12,7 +12,7 @@ use crate::system::cancellation::CancellationToken;
 use crate::system::progress::{Progress, Unit};
 use crate::system::workers::pool;
 use serde::Serialize;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
 /// The result of a verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -52,11 +52,16 @@ pub(in crate::archive) fn verify(
         let num_bytes = files.values().map(|file| file.num_bytes).sum();
         let threads = pool("verify", workers)?;
         progress.begin("verify", Unit::Bytes, num_bytes);
-        let tables = TablesVerifier::new(storage, newest, &files, progress, cancel);
+        let current = newest.map(Manifest::paths).unwrap_or_default();
+        let tables = TablesVerifier { storage, newest, files: &files, current, progress, cancel };
         let outcome = threads.install(|| tables.verify(&mut problems));
         progress.end();
         outcome?;
-        let unnamed_files = count_unnamed(storage, &files)?;
+        let mut unnamed_files = 0;
+        for table in TableName::ALL {
+            let paths = storage.data_files(table)?;
+            unnamed_files += paths.iter().filter(|path| !files.contains_key(*path)).count() as u64;
+        }
         let gone: HashSet<String> = match problems.is_empty() {
             true => HashSet::new(),
             false => {
@@ -83,13 +88,4 @@ pub(in crate::archive) fn verify(
     }
     let what = format!("the newest version was replaced and expired while it was verified, {ATTEMPTS} times");
     Err(ErrorKind::Conflict { path: storage.root().to_path_buf(), what }.into())
-}
-
-/// Returns the number of data files that no version names.
-fn count_unnamed(storage: &Storage, files: &BTreeMap<String, DataFile>) -> Result<u64> {
-    let mut count = 0;
-    for table in TableName::ALL {
-        count += storage.data_files(table)?.iter().filter(|path| !files.contains_key(*path)).count() as u64;
-    }
-    Ok(count)
 }
