@@ -6,7 +6,7 @@
 
 use crate::archive::manifest::Manifest;
 use crate::archive::manifest::data_file::DataFile;
-use crate::archive::parquet::reader::{not_parquet, read_columns};
+use crate::archive::parquet::reader::read_columns;
 use crate::archive::storage::Storage;
 use crate::archive::table_name::TableName;
 use crate::error::Result;
@@ -87,12 +87,8 @@ impl Digests {
     /// Adds the digests of a file of `runs`.
     pub(in crate::archive) fn read(&mut self, storage: &Storage, file: &DataFile) -> Result<()> {
         read_columns(storage, file, &["digest", "game"], |batch| {
-            let column = batch.column(0).as_fixed_size_binary_opt().filter(|column| column.value_length() == 32);
-            let column = column.ok_or_else(|| not_parquet(storage, file, "a digest column of another type"))?;
-            self.0.extend(column.iter().flatten().map(short));
-            let games = batch.column(1).as_primitive_opt::<Int64Type>();
-            let games = games.ok_or_else(|| not_parquet(storage, file, "a column of games of another type"))?;
-            self.0.extend(games.iter().flatten().map(key_of_game));
+            self.0.extend(batch.column(0).as_fixed_size_binary().iter().flatten().map(short));
+            self.0.extend(batch.column(1).as_primitive::<Int64Type>().iter().flatten().map(key_of_game));
             Ok(())
         })
     }

@@ -68,7 +68,7 @@ pub(in crate::archive) fn read_columns(
     Ok(())
 }
 
-pub(in crate::archive) fn not_parquet(storage: &Storage, file: &DataFile, error: impl std::fmt::Display) -> Error {
+fn not_parquet(storage: &Storage, file: &DataFile, error: impl std::fmt::Display) -> Error {
     damaged(&storage.path(&file.path), "Parquet", "readable data", error.to_string())
 }
 
