@@ -8,6 +8,7 @@ pub(in crate::archive) mod annotation_rows;
 
 use self::annotated_steps::{RunSteps, compare};
 use self::annotation_rows::{AnnotationRows, AnnotationTable};
+use crate::archive::archive::Archive;
 use crate::archive::manifest::transaction::{Patience, transact};
 use crate::archive::manifest::{Manifest, Operation};
 use crate::archive::parquet::reader::{OpenDataFile, row_groups};
@@ -26,8 +27,9 @@ use std::collections::btree_map::{BTreeMap, Entry};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::Path;
+use tracing::info;
 
-/// Options of [`Archive::annotate`](crate::archive::Archive::annotate).
+/// Options of [`Archive::annotate`].
 ///
 /// Set fields with the `with_*` methods: `AnnotateOptions::default().with_replace(true)`.
 #[derive(Clone, Debug, Default, Setters)]
@@ -51,7 +53,7 @@ pub enum AnnotationInput<'a> {
     Rows(&'a RecordBatch),
 }
 
-/// The result of [`Archive::annotate`](crate::archive::Archive::annotate).
+/// The result of [`Archive::annotate`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct AnnotateReport {
@@ -88,84 +90,113 @@ pub struct ModelInfo {
 /// The maximum length of a model's name in bytes. Parquet statistics hold names of this length as a whole.
 const MAX_NAME: usize = 60;
 
-pub(in crate::archive) fn annotate(
-    storage: &Storage,
-    seen: &Manifest,
-    model: &str,
-    input: AnnotationInput<'_>,
-    options: &AnnotateOptions,
-    progress: &dyn Progress,
-    cancel: &CancellationToken,
-) -> Result<(AnnotateReport, Manifest)> {
-    check_name(model)?;
-    let source = match input {
-        AnnotationInput::Folder(path) => AnnotationRows::Folder(AnnotationFolder::open(path, cancel)?),
-        AnnotationInput::Rows(rows) => AnnotationRows::Table(AnnotationTable::new(rows)?),
-    };
-    if source.runs().is_empty() {
-        return Err(source.refuse("rows", "at least one annotated step", "none".into()));
-    }
-    let prepare = |newest: &Manifest| {
-        let runs = archive_runs(storage, newest, &source)?;
-        let mut next = newest.next(Operation::Annotate);
-        let mut removed = HashSet::new();
-        let mut report = AnnotateReport { model: model.to_owned(), ..AnnotateReport::default() };
-        match models(newest).into_iter().find(|known| known.model == model) {
-            Some(known) if options.replace => {
-                report.replaced_rows = known.num_rows;
-                removed = paths_of(newest, model);
-            }
-            Some(known) if runs.keys().next().is_some_and(|&first| first <= known.last_run_id) => {
-                let found = format!("annotations of runs {}..={}", known.first_run_id, known.last_run_id);
-                return Err(Error::argument(
-                    "model",
-                    "a new model, runs after its annotated ones, or `replace`",
-                    found,
-                ));
-            }
-            _ => {}
-        }
-        progress.begin("annotate", Unit::Rows, runs.values().map(|rows| rows.end - rows.start).sum());
-        let work =
-            Annotating { storage, manifest: newest, source: &source, runs: &runs, model, options, progress, cancel };
-        storage.create_folders(&[TableName::Annotations.name()])?;
-        let output = TransactionFiles { storage, version: &next, model: Some(model), file_rows: FILE_STEPS };
-        let outcome = output.write(cancel, |sender| work.run(sender, &mut report));
-        progress.end();
-        next.replace(&removed, outcome?.1);
-        Ok((Some(next), report))
-    };
-    // The steps of a run never change, and after a `restore`, which may drop runs, a change is prepared again.
-    let holds = |base: &Manifest, newest: &Manifest, _: &mut AnnotateReport| {
-        Ok(paths_of(base, model) == paths_of(newest, model))
-    };
-    let outcome = transact(storage, seen, Patience::default(), cancel, prepare, holds)?;
-    Ok((outcome.value, outcome.manifest))
-}
-
-pub(in crate::archive) fn drop_model(
-    storage: &Storage,
-    seen: &Manifest,
-    model: &str,
-    cancel: &CancellationToken,
-) -> Result<(ModelInfo, Manifest)> {
-    let prepare = |newest: &Manifest| {
-        let known = models(newest);
-        let Some(dropped) = known.iter().find(|known| known.model == model) else {
-            let names: Vec<&str> = known.iter().map(|known| &*known.model).collect();
-            let expected = if names.is_empty() { "an annotated model".into() } else { names.join(", ") };
-            return Err(Error::argument("model", expected, model));
+impl Archive {
+    /// Adds a model's predictions for steps of the archive, and commits them as one version.
+    ///
+    /// Every step must exist in the archive. Moves and legal moves must equal those of `steps`. The table `annotations`
+    /// then has a row per step and model. A call with [`AnnotateOptions::replace`] replaces the model's rows.
+    ///
+    /// # Errors
+    /// The kinds `Decode`, `Header` and `Argument` of [`ErrorKind`](crate::ErrorKind) if the annotations are damaged or
+    /// contradict the archive. `Conflict`, `Cancelled`, `Io`, `Unconfirmed`. After each of these errors but the last, the
+    /// archive is unchanged.
+    pub fn annotate(
+        &mut self,
+        model: &str,
+        input: AnnotationInput<'_>,
+        options: &AnnotateOptions,
+        progress: &dyn Progress,
+        cancel: &CancellationToken,
+    ) -> Result<AnnotateReport> {
+        check_name(model)?;
+        let storage = &self.storage;
+        let source = match input {
+            AnnotationInput::Folder(path) => AnnotationRows::Folder(AnnotationFolder::open(path, cancel)?),
+            AnnotationInput::Rows(rows) => AnnotationRows::Table(AnnotationTable::new(rows)?),
         };
-        let mut next = newest.next(Operation::Annotate);
-        next.replace(&paths_of(newest, model), Vec::new());
-        Ok((Some(next), dropped.clone()))
-    };
-    let outcome = transact(storage, seen, Patience::default(), cancel, prepare, |_, _, _| Ok(true))?;
-    Ok((outcome.value, outcome.manifest))
+        if source.runs().is_empty() {
+            return Err(source.refuse("rows", "at least one annotated step", "none".into()));
+        }
+        let prepare = |newest: &Manifest| {
+            let runs = archive_runs(storage, newest, &source)?;
+            let mut next = newest.next(Operation::Annotate);
+            let mut removed = HashSet::new();
+            let mut report = AnnotateReport { model: model.to_owned(), ..AnnotateReport::default() };
+            match models(newest).into_iter().find(|known| known.model == model) {
+                Some(known) if options.replace => {
+                    report.replaced_rows = known.num_rows;
+                    removed = paths_of(newest, model);
+                }
+                Some(known) if runs.keys().next().is_some_and(|&first| first <= known.last_run_id) => {
+                    let found = format!("annotations of runs {}..={}", known.first_run_id, known.last_run_id);
+                    return Err(Error::argument(
+                        "model",
+                        "a new model, runs after its annotated ones, or `replace`",
+                        found,
+                    ));
+                }
+                _ => {}
+            }
+            progress.begin("annotate", Unit::Rows, runs.values().map(|rows| rows.end - rows.start).sum());
+            let (manifest, source, runs) = (newest, &source, &runs);
+            let work = Annotating { storage, manifest, source, runs, model, options, progress, cancel };
+            storage.create_folders(&[TableName::Annotations.name()])?;
+            let output = TransactionFiles { storage, version: &next, model: Some(model), file_rows: FILE_STEPS };
+            let outcome = output.write(cancel, |sender| work.run(sender, &mut report));
+            progress.end();
+            next.replace(&removed, outcome?.1);
+            Ok((Some(next), report))
+        };
+        // The steps of a run never change, and after a `restore`, which may drop runs, a change is prepared again.
+        let holds = |base: &Manifest, newest: &Manifest, _: &mut AnnotateReport| {
+            Ok(paths_of(base, model) == paths_of(newest, model))
+        };
+        let outcome = transact(storage, &self.manifest, Patience::default(), cancel, prepare, holds)?;
+        let report = outcome.value;
+        info!(
+            target: "a2store::ingest",
+            archive = %self.path().display(),
+            model,
+            runs = report.num_runs,
+            rows = report.num_rows,
+            replaced_rows = report.replaced_rows,
+            "annotate ended"
+        );
+        self.manifest = outcome.manifest.into();
+        Ok(report)
+    }
+
+    /// Drops a model's annotations, and commits this as one version. Earlier versions still have them.
+    ///
+    /// # Errors
+    /// The kind `Argument` of [`ErrorKind`](crate::ErrorKind) if the archive has no annotations of the model. `Conflict`,
+    /// `Cancelled`, `Io`, `Unconfirmed`.
+    pub fn drop_annotations(&mut self, model: &str, cancel: &CancellationToken) -> Result<ModelInfo> {
+        let prepare = |newest: &Manifest| {
+            let known = models(newest);
+            let Some(dropped) = known.iter().find(|known| known.model == model) else {
+                let names: Vec<&str> = known.iter().map(|known| &*known.model).collect();
+                let expected = if names.is_empty() { "an annotated model".into() } else { names.join(", ") };
+                return Err(Error::argument("model", expected, model));
+            };
+            let mut next = newest.next(Operation::Annotate);
+            next.replace(&paths_of(newest, model), Vec::new());
+            Ok((Some(next), dropped.clone()))
+        };
+        let (storage, seen) = (&self.storage, &self.manifest);
+        let outcome = transact(storage, seen, Patience::default(), cancel, prepare, |_, _, _| Ok(true))?;
+        self.manifest = outcome.manifest.into();
+        Ok(outcome.value)
+    }
+
+    /// Returns the models with annotations, in the order of their names.
+    #[must_use]
+    pub fn annotations(&self) -> Vec<ModelInfo> {
+        models(&self.manifest)
+    }
 }
 
-/// Returns the models with annotations, in the order of their names.
-pub(in crate::archive) fn models(manifest: &Manifest) -> Vec<ModelInfo> {
+fn models(manifest: &Manifest) -> Vec<ModelInfo> {
     let mut models: BTreeMap<&str, ModelInfo> = BTreeMap::new();
     for file in manifest.files(TableName::Annotations) {
         let name = file.model.as_deref().unwrap_or_default();

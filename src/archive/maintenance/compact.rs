@@ -3,6 +3,7 @@
 //! Files that are neighbours in the order of run ids are merged, with row groups of full size. The old files are
 //! compared with their checksums when they are read. An ingest merges the last small files, if there are too many.
 
+use crate::archive::archive::Archive;
 use crate::archive::manifest::data_file::DataFile;
 use crate::archive::manifest::transaction::{Patience, transact};
 use crate::archive::manifest::{Manifest, Operation};
@@ -21,9 +22,9 @@ use arrow::compute::concat_batches;
 use derive_setters::Setters;
 use rayon::ThreadPool;
 use std::time::Duration;
-use tracing::warn;
+use tracing::{info, warn};
 
-/// Options of [`Archive::compact`](crate::archive::Archive::compact).
+/// Options of [`Archive::compact`].
 ///
 /// Set fields with the `with_*` methods: `CompactOptions::default().with_workers(4)`.
 #[derive(Clone, Debug, Setters)]
@@ -59,26 +60,46 @@ pub struct CompactReport {
     pub num_rows: u64,
 }
 
-pub(in crate::archive) fn compact(
-    storage: &Storage,
-    seen: &Manifest,
-    options: &CompactOptions,
-    progress: &dyn Progress,
-    cancel: &CancellationToken,
-) -> Result<(CompactReport, Manifest)> {
-    if options.file_rows == 0 {
-        return Err(Error::argument("file_rows", "at least 1", 0));
+impl Archive {
+    /// Merges small data files, such as those of hourly ingests, into files of full size, and commits the
+    /// result.
+    ///
+    /// The rows, their order and their ids stay the same. No file is removed: older versions need the small
+    /// files until [`expire`](Archive::expire) drops these versions.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Damaged`] if a file cannot be read back. [`ErrorKind::Conflict`], [`ErrorKind::Cancelled`],
+    /// [`ErrorKind::Io`], [`ErrorKind::Unconfirmed`].
+    pub fn compact(
+        &mut self,
+        options: &CompactOptions,
+        progress: &dyn Progress,
+        cancel: &CancellationToken,
+    ) -> Result<CompactReport> {
+        if options.file_rows == 0 {
+            return Err(Error::argument("file_rows", "at least 1", 0));
+        }
+        let threads = pool("compact", options.workers)?;
+        let (report, manifest) = merge(
+            &self.storage,
+            &self.manifest,
+            Patience::default(),
+            &threads,
+            &|newest, table| plan(newest, table, options.file_rows),
+            progress,
+            cancel,
+        )?;
+        info!(
+            target: "a2store::maintenance",
+            archive = %self.path().display(),
+            files_before = report.files_before,
+            files_after = report.files_after,
+            rows = report.num_rows,
+            "compact ended"
+        );
+        self.manifest = manifest.into();
+        Ok(report)
     }
-    let threads = pool("compact", options.workers)?;
-    merge(
-        storage,
-        seen,
-        Patience::default(),
-        &threads,
-        &|newest, table| plan(newest, table, options.file_rows),
-        progress,
-        cancel,
-    )
 }
 
 /// Merges the last small files of an archive, if a version has too many. Returns the new version, or the one before: the

@@ -3,6 +3,7 @@
 //! First a new version drops the old ones, then their files are removed: data files before manifests, because the
 //! manifests say which data files are no longer needed. An interrupted `expire` is continued by the next one.
 
+use crate::archive::archive::Archive;
 use crate::archive::ingest::run_ids::IDS_FOLDER;
 use crate::archive::manifest::tags::{TAGS_FOLDER, tags};
 use crate::archive::manifest::transaction::{Patience, TransactionOutcome, transact};
@@ -18,8 +19,9 @@ use chrono::DateTime;
 use derive_setters::Setters;
 use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
+use tracing::info;
 
-/// Options of [`Archive::expire`](crate::archive::Archive::expire).
+/// Options of [`Archive::expire`].
 ///
 /// Set fields with the `with_*` methods: `ExpireOptions::default().with_dry_run(true)`.
 #[derive(Clone, Debug, Setters)]
@@ -65,7 +67,29 @@ pub struct ExpireReport {
     pub paths: Vec<String>,
 }
 
-pub(in crate::archive) fn expire(
+impl Archive {
+    /// Drops versions that were replaced long ago, and removes their manifests and the data files that no remaining
+    /// version needs.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`], [`ErrorKind::Cancelled`], [`ErrorKind::Io`], [`ErrorKind::Unconfirmed`].
+    pub fn expire(&mut self, options: &ExpireOptions, cancel: &CancellationToken) -> Result<ExpireReport> {
+        let (report, manifest) = expire(&self.storage, &self.manifest, options, cancel)?;
+        info!(
+            target: "a2store::maintenance",
+            archive = %self.path().display(),
+            dry_run = options.dry_run,
+            versions = report.num_versions,
+            files = report.num_files,
+            bytes = report.num_bytes,
+            "expire ended"
+        );
+        self.manifest = manifest.into();
+        Ok(report)
+    }
+}
+
+fn expire(
     storage: &Storage,
     seen: &Manifest,
     options: &ExpireOptions,

@@ -5,18 +5,23 @@
 
 use super::adoption::Adoption;
 use super::sound_file::{SoundFile, read_sound};
+use crate::archive::archive::Archive;
 use crate::archive::ingest::run_ids::next_run_id;
 use crate::archive::manifest::data_file::DataFile;
+use crate::archive::manifest::tags::VersionName;
 use crate::archive::manifest::versions::{Publication, Versions, manifest_path};
 use crate::archive::manifest::{Manifest, Operation};
 use crate::archive::problem::damaged;
 use crate::archive::storage::Storage;
+use crate::archive::storage::storage_options::StorageOptions;
 use crate::archive::table_name::TableName;
 use crate::error::{Error, ErrorKind, Result};
 use crate::system::cancellation::CancellationToken;
 use crate::system::clock;
 use std::collections::{BTreeSet, HashSet};
+use std::path::Path;
 use std::time::Duration;
+use tracing::info;
 
 /// The result of a restore or of a dry run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -34,6 +39,54 @@ pub struct RestoreReport {
     pub damaged: Vec<String>,
     /// Whether the archive was changed.
     pub done: bool,
+}
+
+impl Archive {
+    /// Makes a new version with the files of an older one, or with `None` of the newest sound version. With `dry_run`,
+    /// only reports the changes.
+    ///
+    /// The new version also adopts data files that no manifest lists, if they hold whole runs that the version does not
+    /// have. So nothing is lost with a damaged manifest. Damaged manifests that the new version replaces are removed.
+    /// An interrupted restore that is repeated ends in the same archive. On an object store, nothing else may write
+    /// meanwhile.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("games.a2");
+    /// use a2store::{Archive, CancellationToken, Phases};
+    /// use a2store::archive::{StorageOptions, VersionName};
+    /// Archive::create(&path, Phases::default())?;
+    /// let (options, cancel) = (StorageOptions::default(), CancellationToken::new());
+    /// let report = Archive::restore(&path, VersionName::Newest, false, &options, &cancel)?;
+    /// assert_eq!((report.version, report.new_version), (1, None)); // Nothing was damaged.
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotAnArchive`]. [`ErrorKind::VersionNotFound`]. [`ErrorKind::Damaged`] if the version is damaged, or
+    /// all versions are. [`ErrorKind::Argument`] for an unknown option of the object store. [`ErrorKind::Conflict`],
+    /// [`ErrorKind::Io`], [`ErrorKind::Cancelled`], [`ErrorKind::Unconfirmed`].
+    pub fn restore(
+        location: impl AsRef<Path>,
+        version: impl Into<VersionName>,
+        dry_run: bool,
+        options: &StorageOptions,
+        cancel: &CancellationToken,
+    ) -> Result<RestoreReport> {
+        let storage = Storage::new(location.as_ref(), options)?;
+        let version = Versions::new(&storage).resolve(version.into())?;
+        let report = restore(&storage, version, dry_run, cancel)?;
+        info!(
+            target: "a2store::maintenance",
+            archive = %location.as_ref().display(),
+            dry_run,
+            version = report.version,
+            new_version = report.new_version,
+            adopted_runs = report.adopted_runs,
+            "restore ended"
+        );
+        Ok(report)
+    }
 }
 
 pub(in crate::archive) fn restore(

@@ -5,7 +5,7 @@
 //! JSON, and its bytes can be checked without parsing them.
 
 pub(in crate::archive) mod data_file;
-pub(in crate::archive) mod tagging;
+mod tagging;
 pub(in crate::archive) mod tags;
 pub(in crate::archive) mod transaction;
 pub(in crate::archive) mod versions;

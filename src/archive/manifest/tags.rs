@@ -80,7 +80,8 @@ struct Tag {
     version: u64,
 }
 
-fn path_of(name: &str) -> String {
+/// Returns the path of a tag's file.
+pub(super) fn path_of(name: &str) -> String {
     format!("{TAGS_FOLDER}/{name}.json")
 }
 
@@ -108,23 +109,25 @@ pub(in crate::archive) fn tags(storage: &Storage) -> Result<BTreeMap<String, u64
 }
 
 /// Creates a tag; returns whether its name was free.
-pub(in crate::archive) fn create(storage: &Storage, name: &str, version: u64) -> Result<Published> {
+pub(super) fn create(storage: &Storage, name: &str, version: u64) -> Result<Published> {
     storage.create_folders(&[TAGS_FOLDER])?;
     storage.put_new(&path_of(name), serde_json::to_vec(&Tag { version }).map_err(Error::other)?.into())
 }
 
-/// Removes a tag.
-pub(in crate::archive) fn remove(storage: &Storage, name: &str) -> Result<()> {
-    storage.remove(&path_of(name))
-}
-
 /// Checks the name of a new tag.
-pub(in crate::archive) fn check_name(name: &str) -> Result<()> {
+pub(super) fn check_name(name: &str) -> Result<()> {
     if !is_name(name) {
         let expected = format!("1 to {MAX_NAME} letters, digits and -_. that are not all digits and begin with no dot");
         return Err(Error::argument("name", expected, format!("{name:?}")));
     }
     Ok(())
+}
+
+/// Returns an error about a name that no version has.
+pub(super) fn unknown(argument: &'static str, tags: &BTreeMap<String, u64>, name: &str) -> Error {
+    let names: Vec<&str> = tags.keys().map(String::as_str).collect();
+    let expected = if names.is_empty() { "a tag of the archive, which has none".into() } else { names.join(", ") };
+    Error::argument(argument, expected, name)
 }
 
 fn is_name(name: &str) -> bool {

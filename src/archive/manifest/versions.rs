@@ -4,7 +4,7 @@
 //! listing. A writer publishes a version by creating the file of the next number, which fails if the file exists. So
 //! one of two concurrent writers succeeds, and the other detects that it lost.
 
-use super::tags::tags;
+use super::tags::{VersionName, tags, unknown};
 use super::{CommitInfo, Manifest};
 use crate::archive::problem::damaged;
 use crate::archive::storage::{Guard, Storage};
@@ -100,6 +100,19 @@ impl Versions {
         let tagged: HashSet<u64> = tags(&self.storage)?.into_values().collect();
         let is_kept = |version: &u64| *version >= first_version || tagged.contains(version);
         Ok(self.list()?.into_iter().filter(is_kept).collect())
+    }
+
+    /// Returns the number of a version; `None` for the newest.
+    pub(in crate::archive) fn resolve(&self, version: VersionName) -> Result<Option<u64>> {
+        let name = match version {
+            VersionName::Newest => return Ok(None),
+            VersionName::Number(number) => return Ok(Some(number)),
+            VersionName::Tag(name) => name,
+        };
+        // A location without an archive has no tags, which is not the problem.
+        self.list()?;
+        let tags = tags(&self.storage)?;
+        tags.get(&name).copied().map(Some).ok_or_else(|| unknown("version", &tags, &name))
     }
 
     /// Returns whether a version has expired since it was read.
