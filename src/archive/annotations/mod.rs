@@ -12,7 +12,7 @@ use crate::archive::archive::Archive;
 use crate::archive::manifest::transaction::{Patience, transact};
 use crate::archive::manifest::{Manifest, Operation};
 use crate::archive::parquet::reader::{OpenDataFile, row_groups};
-use crate::archive::parquet::row_views::{StepRows, run_facts};
+use crate::archive::parquet::row_views::{RunFacts, StepRows, run_facts};
 use crate::archive::parquet::writer::{FILE_STEPS, ROW_GROUP_STEPS, RowGroupEncoder};
 use crate::archive::parquet::writer_thread::{RowGroupSender, TransactionFiles};
 use crate::archive::storage::Storage;
@@ -230,11 +230,21 @@ fn check_name(model: &str) -> Result<()> {
 /// Returns the annotated runs by their ids in the archive, each with its rows in the source. Runs of the pool that are
 /// one run of the archive must have equal annotations; the rows of the first are returned.
 fn archive_runs(storage: &Storage, manifest: &Manifest, source: &AnnotationRows) -> Result<BTreeMap<u32, Range<u64>>> {
+    type RunKey = (Option<u64>, u64, u32);
     let AnnotationRows::Folder(folder) = source else {
         return Ok(source.runs().into_iter().collect());
     };
-    let known = KnownRun::read(storage, manifest)?;
     let pool: HashMap<i64, SessionRun> = folder.pool()?.into_iter().map(|run| (run.id, run)).collect();
+    let keys: HashSet<RunKey> = pool.values().map(|run| (run.seed, run.max_score, run.highest_tile)).collect();
+    let mut known: HashMap<RunKey, Vec<RunFacts>> = HashMap::new();
+    for batch in row_groups(storage, manifest.files(TableName::Runs)) {
+        for (run, _) in run_facts(&batch?)? {
+            let key = (run.meta.seed, run.meta.max_score, run.meta.highest_tile);
+            if keys.contains(&key) {
+                known.entry(key).or_default().push(run);
+            }
+        }
+    }
     let mut runs: BTreeMap<u32, (u32, Range<u64>)> = BTreeMap::new();
     for (id, rows) in source.runs() {
         let Some(run) = pool.get(&i64::from(id)) else {
@@ -244,10 +254,9 @@ fn archive_runs(storage: &Storage, manifest: &Manifest, source: &AnnotationRows)
         let (seed, num_steps) = (text(run.seed), text(steps.map(u64::from)));
         let facts = format!("run {id} with seed {seed}, {num_steps} steps and score {}", run.max_score);
         let key = (run.seed, run.max_score, run.highest_tile);
-        let same = known.get(&key).map_or(&[][..], Vec::as_slice).iter();
-        let same: Vec<&KnownRun> = same
-            .filter(|known| steps.is_none_or(|steps| known.num_steps == steps || known.game_steps == Some(steps)))
-            .collect();
+        let is_same =
+            |known: &&RunFacts| steps.is_none_or(|steps| known.num_steps == steps || known.game_steps == Some(steps));
+        let same: Vec<&RunFacts> = known.get(&key).into_iter().flatten().filter(is_same).collect();
         let found = match same[..] {
             [only] => only,
             [] => return Err(source.refuse("run", format!("{facts} in the archive"), "no such run".into())),
@@ -275,35 +284,6 @@ fn archive_runs(storage: &Storage, manifest: &Manifest, source: &AnnotationRows)
 
 fn text(number: Option<u64>) -> String {
     number.map_or("unknown".into(), |number| number.to_string())
-}
-
-/// A run of the archive. Its seed, score and highest tile are the key.
-struct KnownRun {
-    run_id: u32,
-    num_steps: u32,
-    game_steps: Option<u32>,
-    source_id: Option<u64>,
-}
-
-type RunKey = (Option<u64>, u64, u32);
-
-impl KnownRun {
-    /// Reads all runs.
-    fn read(storage: &Storage, manifest: &Manifest) -> Result<HashMap<RunKey, Vec<KnownRun>>> {
-        let mut runs: HashMap<RunKey, Vec<KnownRun>> = HashMap::new();
-        for batch in row_groups(storage, manifest.files(TableName::Runs)) {
-            for (run, _) in run_facts(&batch?)? {
-                let key = (run.meta.seed, run.meta.max_score, run.meta.highest_tile);
-                runs.entry(key).or_default().push(KnownRun {
-                    run_id: run.run_id,
-                    num_steps: run.num_steps,
-                    game_steps: run.game_steps,
-                    source_id: run.source_id,
-                });
-            }
-        }
-        Ok(runs)
-    }
 }
 
 /// The comparison of annotations with the steps of the archive, and their encoding.

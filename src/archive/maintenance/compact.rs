@@ -44,9 +44,8 @@ impl Default for CompactOptions {
 }
 
 /// The result of a compaction.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
-#[derive(serde::Serialize)]
 pub struct CompactReport {
     /// The number of files before.
     pub files_before: u64,

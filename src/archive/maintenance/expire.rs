@@ -48,9 +48,8 @@ impl Default for ExpireOptions {
 }
 
 /// The result of an expiry or of a dry run.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
-#[derive(serde::Serialize)]
 pub struct ExpireReport {
     /// The oldest version that can still be opened without a tag.
     pub first_version: u64,

@@ -1,7 +1,7 @@
 //! Data files that a listing found, and what they say about themselves.
 
 use crate::archive::manifest::data_file::DataFile;
-use crate::archive::parquet::footer::group_run_ids;
+use crate::archive::parquet::reader::group_run_ids;
 use crate::archive::schema::{ARCHIVE_KEY, SCHEMA_VERSION, SCHEMA_VERSION_KEY};
 use crate::archive::storage::Storage;
 use crate::archive::table_name::TableName;

@@ -95,13 +95,6 @@ impl Versions {
         first.and_then(|name| version_of(&name)).map_or_else(|| self.list().map(|versions| versions[0]), Ok)
     }
 
-    /// Lists the versions from `first_version` on and the tagged ones, newest first. All others are expired.
-    pub(in crate::archive) fn kept(&self, first_version: u64) -> Result<Vec<u64>> {
-        let tagged: HashSet<u64> = tags(&self.storage)?.into_values().collect();
-        let is_kept = |version: &u64| *version >= first_version || tagged.contains(version);
-        Ok(self.list()?.into_iter().filter(is_kept).collect())
-    }
-
     /// Returns the number of a version; `None` for the newest.
     pub(in crate::archive) fn resolve(&self, version: VersionName) -> Result<Option<u64>> {
         let name = match version {
@@ -245,8 +238,10 @@ impl Versions {
 
     /// Returns the lines of the versions up to `newest` that are not expired, newest first.
     pub(in crate::archive) fn history(&self, newest: &Manifest) -> Result<Vec<CommitInfo>> {
-        let kept = self.kept(newest.first_version)?;
-        let versions: Vec<u64> = kept.into_iter().filter(|&version| version < newest.version).collect();
+        let tagged: HashSet<u64> = tags(&self.storage)?.into_values().collect();
+        let mut versions = self.list()?;
+        versions.retain(|version| *version < newest.version);
+        versions.retain(|version| *version >= newest.first_version || tagged.contains(version));
         let mut lines = vec![newest.info()];
         self.each(&versions, |_, manifest| {
             lines.push(manifest?.info());

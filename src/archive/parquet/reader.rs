@@ -1,6 +1,5 @@
-//! Reading of data files: single columns and whole row groups.
+//! Reading of data files: single columns, whole row groups, and the run ids in footers.
 
-use super::footer::group_run_ids;
 use super::input::{SharedFile, guarded};
 use crate::archive::manifest::data_file::{DataFile, checksum};
 use crate::archive::problem::damaged;
@@ -13,6 +12,8 @@ use arrow::datatypes::{Schema, SchemaRef};
 use arrow::error::ArrowError;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
+use parquet::file::metadata::RowGroupMetaData;
+use parquet::file::statistics::Statistics;
 use std::fs::File;
 use std::sync::Arc;
 
@@ -148,6 +149,17 @@ pub(in crate::archive) fn row_groups<'a>(
             Err(error) => Box::new(std::iter::once(Err(error))),
         }
     })
+}
+
+/// Returns the first and last run id of a row group, if its statistics have them.
+pub(crate) fn group_run_ids(group: &RowGroupMetaData) -> Option<(u32, u32)> {
+    match group.columns().first()?.statistics()? {
+        // Parquet stores an unsigned integer as a signed one with a logical type.
+        Statistics::Int32(statistics) => {
+            Some((statistics.min_opt()?.cast_unsigned(), statistics.max_opt()?.cast_unsigned()))
+        }
+        _ => None,
+    }
 }
 
 /// Returns the columns of a schema, in its order.
