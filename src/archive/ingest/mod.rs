@@ -85,8 +85,9 @@ impl Archive {
         let prepare = |newest: &Manifest| {
             let known = KnownRuns::of(storage, newest, input, kept)?;
             let mut next = newest.next(Operation::Ingest);
-            let pipeline = Pipeline { storage, newest, version: &next, strict: options.strict, input };
-            let mut ingested = pipeline.run(&threads, known, progress, cancel)?;
+            let pipeline =
+                Pipeline { storage, newest, version: &next, strict: options.strict, input, progress, cancel };
+            let mut ingested = pipeline.run(&threads, known)?;
             if ingested.files.is_empty() {
                 return Ok((None, ingested));
             }
