@@ -121,28 +121,27 @@ pub(in crate::archive) fn restore(
         damaged: all.replaced.iter().copied().map(manifest_path).collect(),
         done: false,
     };
-    let is_newest_sound = all.newest.version == all.last;
-    if !dry_run {
-        // An interrupted restore may have published it.
-        versions.make_durable(all.newest.version)?;
+    let is_current =
+        all.newest.version == all.last && report.adopted.is_empty() && target.paths() == all.newest.paths();
+    report.new_version = (!is_current).then_some(all.last + 1);
+    if dry_run {
+        return Ok(report);
     }
-    if !(is_newest_sound && report.adopted.is_empty() && target.paths() == all.newest.paths()) {
+    // An interrupted restore may have published it.
+    versions.make_durable(all.newest.version)?;
+    if !is_current {
         let mut next = all.newest.next(Operation::Restore);
         next.version = all.last + 1;
         next.next_run_id = next_run_id(storage, &all.newest)?;
         next.first_version = all.first_version;
-        if !dry_run {
-            // An interrupted writer may have left a file before it was durable.
-            adopted.files.iter().try_for_each(|file| storage.sync(&file.path))?;
-            let folders: BTreeSet<TableName> = adopted.files.iter().map(|file| file.table).collect();
-            folders.into_iter().try_for_each(|table| storage.sync(table.name()))?;
-        }
-        let mut files: Vec<DataFile> = target.files.clone();
+        // An interrupted writer may have left a file before it was durable.
+        adopted.files.iter().try_for_each(|file| storage.sync(&file.path))?;
+        let folders: BTreeSet<TableName> = adopted.files.iter().map(|file| file.table).collect();
+        folders.into_iter().try_for_each(|table| storage.sync(table.name()))?;
+        let mut files = target.files;
         files.extend(adopted.files);
-        if !dry_run {
-            for part in &adopted.parts {
-                files.extend(part.copy(storage, &next, cancel)?);
-            }
+        for part in &adopted.parts {
+            files.extend(part.copy(storage, &next, cancel)?);
         }
         let (before, after): (_, HashSet<&str>) = (all.newest.paths(), files.iter().map(|file| &*file.path).collect());
         let removed = before.difference(&after).map(|&path| path.to_owned()).collect();
@@ -153,21 +152,16 @@ pub(in crate::archive) fn restore(
         next.next_run_id = next.next_run_id.max(last.unwrap_or_default());
         // A change that was prepared before may depend on runs that are gone.
         next.unlisted_before = next.unlisted_before.max(Some(clock::text(storage.now())));
-        report.new_version = Some(next.version);
-        if !dry_run {
-            cancel.check()?;
-            if !matches!(versions.publish(next)?, Publication::New(_)) {
-                let what = "another writer committed a version meanwhile".to_owned();
-                return Err(ErrorKind::Conflict { path: storage.root().to_path_buf(), what }.into());
-            }
+        cancel.check()?;
+        if !matches!(versions.publish(next)?, Publication::New(_)) {
+            let what = "another writer committed a version meanwhile".to_owned();
+            return Err(ErrorKind::Conflict { path: storage.root().to_path_buf(), what }.into());
         }
     }
-    if !dry_run {
-        for path in &report.damaged {
-            storage.remove(path)?;
-        }
-        report.done = report.new_version.is_some() || !report.damaged.is_empty();
+    for path in &report.damaged {
+        storage.remove(path)?;
     }
+    report.done = report.new_version.is_some() || !report.damaged.is_empty();
     Ok(report)
 }
 
