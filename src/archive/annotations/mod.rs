@@ -6,7 +6,7 @@
 pub(in crate::archive) mod annotated_steps;
 pub(in crate::archive) mod annotation_rows;
 
-use self::annotated_steps::{RunSteps, compare};
+use self::annotated_steps::compare;
 use self::annotation_rows::{AnnotationRows, AnnotationTable};
 use crate::archive::archive::Archive;
 use crate::archive::manifest::transaction::{Patience, transact};
@@ -310,10 +310,10 @@ impl Annotating<'_> {
                 sender.send(TableName::Annotations, group)
             }
         };
-        self.each_run(|run_id, rows, steps| {
+        self.each_run(|run_id, rows, steps, range| {
             self.cancel.check()?;
             let batch = self.source.batch(rows, run_id, self.model)?;
-            report.missing_steps += compare(self.source, steps, &batch, self.options.partial)?;
+            report.missing_steps += compare(self.source, steps, range, &batch, self.options.partial)?;
             report.num_runs += 1;
             report.num_rows += batch.num_rows() as u64;
             self.progress.advance(batch.num_rows() as u64);
@@ -339,7 +339,10 @@ impl Annotating<'_> {
 
     /// Calls `each` for every annotated run, in order, with its rows in the source and its steps in the archive. Reads
     /// only the row groups that may have annotated runs.
-    fn each_run(&self, mut each: impl FnMut(u32, &Range<u64>, &RunSteps<'_>) -> Result<()>) -> Result<()> {
+    fn each_run(
+        &self,
+        mut each: impl FnMut(u32, &Range<u64>, &StepRows<'_>, &Range<usize>) -> Result<()>,
+    ) -> Result<()> {
         // Damaged statistics may have a minimum above the maximum.
         let has_runs = |(first, last): (u32, u32)| first <= last && self.runs.range(first..=last).next().is_some();
         for file in self.manifest.files(TableName::Steps) {
@@ -353,7 +356,7 @@ impl Annotating<'_> {
                 for range in steps.runs() {
                     let run_id = steps.run_id[range.start];
                     if let Some(rows) = self.runs.get(&run_id) {
-                        each(run_id, rows, &RunSteps { rows: &steps, range })?;
+                        each(run_id, rows, &steps, &range)?;
                     }
                 }
             }

@@ -9,7 +9,6 @@ use crate::system::publish::Published;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::str::FromStr;
 
 /// The folder of the tags.
 pub(in crate::archive) const TAGS_FOLDER: &str = "_tags";
@@ -54,14 +53,6 @@ impl<T: Into<VersionName>> From<Option<T>> for VersionName {
     /// `None` is the newest version.
     fn from(version: Option<T>) -> VersionName {
         version.map_or(VersionName::Newest, Into::into)
-    }
-}
-
-impl FromStr for VersionName {
-    type Err = std::convert::Infallible;
-
-    fn from_str(text: &str) -> Result<VersionName, Self::Err> {
-        Ok(text.into())
     }
 }
 
