@@ -6,7 +6,6 @@ use super::manifest::tags::{TAGS_FOLDER, VersionName, tags};
 use super::manifest::versions::{Publication, VERSIONS_FOLDER, Versions};
 use super::manifest::{CommitInfo, Manifest};
 use super::phases::Phases;
-use super::problem::damaged;
 use super::schema::table_schema;
 use super::storage::Storage;
 use super::storage::storage_options::StorageOptions;
@@ -87,12 +86,12 @@ impl Archive {
         for table in TableName::ALL {
             if let Some(path) = storage.data_files(table)?.first() {
                 let expected = "no data files without a manifest";
-                return Err(damaged(&storage.path(VERSIONS_FOLDER), "manifests", expected, path));
+                return Err(storage.damaged(VERSIONS_FOLDER, "manifests", expected, path));
             }
         }
         if let Some((name, _)) = tags(&storage)?.first_key_value() {
             let expected = "no tags without a manifest";
-            return Err(damaged(&storage.path(VERSIONS_FOLDER), "manifests", expected, format!("the tag {name}")));
+            return Err(storage.damaged(VERSIONS_FOLDER, "manifests", expected, format!("the tag {name}")));
         }
         cancel.check()?;
         match versions.publish(Manifest::first(phases))? {

@@ -8,7 +8,6 @@
 use crate::archive::manifest::Manifest;
 use crate::archive::manifest::data_file::DataFile;
 use crate::archive::manifest::versions::{descending_name, number_of};
-use crate::archive::problem::damaged;
 use crate::archive::storage::Storage;
 use crate::archive::storage::queue::Queue;
 use crate::archive::table_name::TableName;
@@ -55,15 +54,10 @@ impl Reservation {
             let Some(bytes) = storage.read(&path)? else { continue };
             return match serde_json::from_slice::<Reservation>(&bytes) {
                 Ok(last) if last.name() == name => Ok(Some(last)),
-                _ => Err(damaged(
-                    &storage.path(&path),
-                    "reservation",
-                    "first_run_id as in the name, num_runs",
-                    "neither",
-                )),
+                _ => Err(storage.damaged(&path, "reservation", "first_run_id as in the name, num_runs", "neither")),
             };
         }
-        Err(damaged(&storage.path(&path), "reservation", "a file", "no file"))
+        Err(storage.damaged(&path, "reservation", "a file", "no file"))
     }
 }
 

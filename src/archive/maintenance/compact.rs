@@ -10,7 +10,6 @@ use crate::archive::manifest::{Manifest, Operation};
 use crate::archive::parquet::reader::row_groups;
 use crate::archive::parquet::writer::{FILE_STEPS, ROW_GROUP_STEPS, RowGroupEncoder};
 use crate::archive::parquet::writer_thread::{RowGroupSender, TransactionFiles};
-use crate::archive::problem::damaged;
 use crate::archive::storage::Storage;
 use crate::archive::table_name::TableName;
 use crate::error::{Error, ErrorKind, Result};
@@ -182,8 +181,7 @@ impl Merge<'_> {
             let found: u64 = files.iter().map(|file| file.num_rows).sum();
             added.extend(files);
             if found != expected {
-                let path = self.storage.path(group[0].table.name());
-                return Err(damaged(&path, "number of rows", expected.to_string(), found.to_string()));
+                return Err(self.storage.damaged(group[0].table.name(), "number of rows", expected, found));
             }
             Ok(())
         });

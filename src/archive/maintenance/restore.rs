@@ -11,7 +11,6 @@ use crate::archive::manifest::data_file::DataFile;
 use crate::archive::manifest::tags::VersionName;
 use crate::archive::manifest::versions::{Publication, Versions, manifest_path};
 use crate::archive::manifest::{Manifest, Operation};
-use crate::archive::problem::damaged;
 use crate::archive::storage::Storage;
 use crate::archive::storage::storage_options::StorageOptions;
 use crate::archive::table_name::TableName;
@@ -111,7 +110,7 @@ pub(in crate::archive) fn restore(
     let unlisted = all.unlisted(storage, &present, cancel)?;
     let adopted = Adoption::of(storage, &target, &missing, unlisted)?;
     if let Some(lost) = missing.iter().find(|lost| !adopted.replaces(lost)) {
-        return Err(damaged(&storage.path(&lost.path), "file", format!("{} bytes", lost.num_bytes), "no file"));
+        return Err(storage.damaged(&lost.path, "file", format!("{} bytes", lost.num_bytes), "no file"));
     }
     let mut report = RestoreReport {
         version: target.version,

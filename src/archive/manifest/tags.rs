@@ -2,7 +2,6 @@
 //!
 //! A tag is the file `_tags/<name>.json` with the number of its version. It is created if its name is free.
 
-use crate::archive::problem::damaged;
 use crate::archive::storage::Storage;
 use crate::error::{Error, Result};
 use crate::system::publish::Published;
@@ -91,9 +90,8 @@ pub(in crate::archive) fn tags(storage: &Storage) -> Result<BTreeMap<String, u64
     for (name, file) in names.into_iter().zip(files) {
         // A tag that vanished since the listing is no tag.
         let Some(bytes) = file? else { continue };
-        let tag: Tag = serde_json::from_slice(&bytes).map_err(|error| {
-            damaged(&storage.path(&path_of(&name)), "tag", "the number of a version", error.to_string())
-        })?;
+        let tag: Tag = serde_json::from_slice(&bytes)
+            .map_err(|error| storage.damaged(&path_of(&name), "tag", "the number of a version", error))?;
         tags.insert(name, tag.version);
     }
     Ok(tags)

@@ -6,7 +6,6 @@
 
 use super::tags::{VersionName, tags, unknown};
 use super::{CommitInfo, Manifest};
-use crate::archive::problem::damaged;
 use crate::archive::storage::{Guard, Storage};
 use crate::error::{Error, ErrorKind, Result};
 use crate::system::cancellation::CancellationToken;
@@ -198,7 +197,8 @@ impl Versions {
                 return Err(ErrorKind::VersionNotFound { path, version, oldest, newest }.into());
             }
         }
-        Err(damaged(&self.path(version), "manifest", "a file, because later versions exist", "no file"))
+        let expected = "a file, because later versions exist";
+        Err(self.storage.damaged(&manifest_path(version), "manifest", expected, "no file"))
     }
 
     /// Returns the newest version, and makes it durable, so that a writer can build on it. It must not be older than
@@ -219,8 +219,8 @@ impl Versions {
     /// Checks that a manifest is of the same archive as another.
     pub(in crate::archive) fn check_archive(&self, manifest: &Manifest, other: &Manifest) -> Result<()> {
         if manifest.archive_id != other.archive_id {
-            let path = self.path(manifest.version);
-            return Err(damaged(&path, "archive_id", &other.archive_id, &manifest.archive_id));
+            let path = manifest_path(manifest.version);
+            return Err(self.storage.damaged(&path, "archive_id", &other.archive_id, &manifest.archive_id));
         }
         Ok(())
     }
@@ -229,9 +229,9 @@ impl Versions {
     pub(in crate::archive) fn check_follows(&self, newest: &Manifest, seen: &Manifest) -> Result<()> {
         self.check_archive(newest, seen)?;
         if newest.version < seen.version {
-            let path = self.path(seen.version);
+            let expected = format!("version {}, read before", seen.version);
             let found = format!("version {} as the newest", newest.version);
-            return Err(damaged(&path, "manifest", format!("version {}, read before", seen.version), found));
+            return Err(self.storage.damaged(&manifest_path(seen.version), "manifest", expected, found));
         }
         Ok(())
     }
@@ -288,7 +288,7 @@ impl Versions {
             }
             Ok(Published::New) => {
                 let found = if standing.is_some() { "another manifest" } else { "no file" };
-                return Err(damaged(&self.path(manifest.version), "manifest", "the one just published", found));
+                return Err(self.storage.damaged(&path, "manifest", "the one just published", found));
             }
             // In an object store, a visible manifest is durable. In a folder, a crash may still remove its name.
             Err(error) if is_own && !self.storage.is_remote() => return Err(unconfirmed(error)),

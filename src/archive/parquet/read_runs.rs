@@ -4,7 +4,6 @@ use super::reader::{OpenDataFile, read_columns};
 use super::row_views::{RunFacts, StepRows, run_facts};
 use crate::archive::archive::Archive;
 use crate::archive::ingest::run_digest::run_digest;
-use crate::archive::problem::damaged;
 use crate::archive::table_name::TableName;
 use crate::error::{Error, Result};
 use crate::format::{RunFormat, SourceFormat, decode_run, encode_run};
@@ -180,9 +179,8 @@ impl Archive {
         let without_rows = |run_id: u32, sink: &mut dyn FnMut(u32, T) -> Result<()>| {
             let Some((facts, original)) = known.get(&run_id) else { return Ok(()) };
             if facts.num_steps > 0 {
-                let path = self.storage.path("steps");
                 let expected = format!("{} of run {run_id}", facts.num_steps);
-                return Err(damaged(&path, "rows of `steps`", expected, "none"));
+                return Err(self.storage.damaged("steps", "rows of `steps`", expected, "none"));
             }
             let run = match original {
                 Some(bytes) => decode_run(bytes)?.0,
@@ -229,18 +227,19 @@ impl Archive {
         let mut made = Vec::new();
         for range in rows.runs() {
             let Some((facts, original)) = known.get(&rows.run_id[range.start]) else { continue };
-            let path = self.storage.path(&file.file().path);
-            let what = "run built from its rows";
+            let damaged = |expected: String, found: String| {
+                self.storage.damaged(&file.file().path, "run built from its rows", expected, found)
+            };
             let run = match original {
                 // The columns cannot reproduce this run.
                 Some(bytes) => decode_run(bytes).map(|(run, _)| run),
                 None => rows.run(range, facts.meta.clone(), facts.final_board),
             };
-            let run = run.map_err(|error| damaged(&path, what, "a run", error.message()))?;
+            let run = run.map_err(|error| damaged("a run".into(), error.message()))?;
             let digest = run_digest(&run)?;
             if digest != facts.digest {
                 let expected = format!("the digest {} of run {} in `runs`", Hash::from(facts.digest), facts.run_id);
-                return Err(damaged(&path, what, expected, Hash::from(digest).to_string()));
+                return Err(damaged(expected, Hash::from(digest).to_string()));
             }
             made.push((facts.run_id, make(stored(run, facts, original.as_ref()))?));
         }

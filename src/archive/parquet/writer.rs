@@ -10,8 +10,9 @@
 //! All pages are compressed with zstd. Row groups hold whole runs. docs/design.md has the alternatives that
 //! were measured.
 
+use super::reader::check_content;
 use crate::archive::manifest::Manifest;
-use crate::archive::manifest::data_file::{DataFile, checksum};
+use crate::archive::manifest::data_file::DataFile;
 use crate::archive::problem::damaged;
 use crate::archive::schema::{
     ARCHIVE_KEY, MOVE_NAMES, POLICIES, SCHEMA_VERSION, SCHEMA_VERSION_KEY, TXN_KEY, table_schema,
@@ -140,14 +141,7 @@ impl TableWriter {
 /// Reads a file back before it is published. Checks its bytes against the checksum, and the number of rows in
 /// its footer.
 fn verify_staged(staged: &Staged, file: &DataFile) -> Result<()> {
-    let as_io = |source| Error::io(staged.path(), source);
-    let (crc, num_bytes) = checksum(staged.file()).map_err(as_io)?;
-    let found = format!("{crc:08x}");
-    if (num_bytes, &found) != (file.num_bytes, &file.crc32c) {
-        let (expected, found) =
-            (format!("{} bytes, {}", file.num_bytes, file.crc32c), format!("{num_bytes} bytes, {found}"));
-        return Err(damaged(staged.path(), "written file", expected, found));
-    }
+    check_content(staged.file(), staged.path(), file)?;
     let metadata = ParquetMetaDataReader::new().parse_and_finish(staged.file());
     let metadata = metadata.map_err(|error| parquet_error(error).with_path(staged.path()))?;
     let num_rows = metadata.file_metadata().num_rows();
