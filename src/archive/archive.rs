@@ -296,13 +296,6 @@ impl Archive {
         self.manifest.files(table).map(|file| file.num_bytes).sum()
     }
 
-    /// Returns whether one of two archives is a clone of the other, at the same version. Another opening of the version is
-    /// not.
-    #[must_use]
-    pub fn is_clone_of(&self, other: &Archive) -> bool {
-        Arc::ptr_eq(&self.manifest, &other.manifest)
-    }
-
     pub(crate) fn manifest(&self) -> &Arc<Manifest> {
         &self.manifest
     }

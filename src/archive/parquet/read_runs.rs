@@ -14,7 +14,6 @@ use crate::system::workers::pool;
 use arrow::array::RecordBatch;
 use blake3::Hash;
 use rayon::prelude::*;
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -27,8 +26,9 @@ pub struct StoredRun {
     pub run: Run,
     /// The number of steps of the whole game, from its source.
     pub(crate) game_steps: Option<u32>,
-    format: RunFormat,
-    is_file: bool,
+    /// The format of the run file that the run came from.
+    file_format: Option<RunFormat>,
+    /// The run file, if encoding the run would not reproduce it.
     original: Option<Vec<u8>>,
 }
 
@@ -36,7 +36,7 @@ impl StoredRun {
     /// Returns the format of run files that fits the run: the format of its source, if that was a run file.
     #[must_use]
     pub fn format(&self) -> RunFormat {
-        self.format
+        self.file_format.unwrap_or(RunFormat::A2run2)
     }
 
     /// Returns the bytes of the run file that this run came from; `None` if it came from another kind of
@@ -44,12 +44,10 @@ impl StoredRun {
     ///
     /// # Errors
     /// Errors of the encoder. A run that was decoded causes none.
-    pub(crate) fn original(&self) -> Result<Option<(RunFormat, Cow<'_, [u8]>)>> {
-        match &self.original {
-            _ if !self.is_file => Ok(None),
-            Some(bytes) => Ok(Some((self.format, Cow::Borrowed(bytes)))),
-            None => Ok(Some((self.format, Cow::Owned(encode_run(&self.run, self.format)?)))),
-        }
+    pub(crate) fn original(&self) -> Result<Option<(RunFormat, Vec<u8>)>> {
+        let Some(format) = self.file_format else { return Ok(None) };
+        let bytes = self.original.clone().map_or_else(|| encode_run(&self.run, format), Ok)?;
+        Ok(Some((format, bytes)))
     }
 }
 
@@ -248,12 +246,11 @@ impl Archive {
 }
 
 fn stored(run: Run, facts: &RunFacts, original: Option<&Vec<u8>>) -> StoredRun {
-    let (format, is_file) = match facts.source_format() {
-        Some(SourceFormat::File(format)) => (format, true),
-        _ => (RunFormat::A2run2, false),
+    let file_format = match facts.source_format() {
+        Some(SourceFormat::File(format)) => Some(format),
+        _ => None,
     };
-    let game_steps = facts.game_steps;
-    StoredRun { run_id: facts.run_id, run, game_steps, format, is_file, original: original.cloned() }
+    StoredRun { run_id: facts.run_id, run, game_steps: facts.game_steps, file_format, original: original.cloned() }
 }
 
 /// Returns whether one of the ascending ids is in a range.
