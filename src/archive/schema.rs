@@ -30,7 +30,8 @@ pub fn table_schema(table: TableName) -> SchemaRef {
     }
 }
 
-fn text_dictionary() -> DataType {
+/// Returns the type of columns of repeated text.
+pub(super) fn text_dictionary() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
 }
 
