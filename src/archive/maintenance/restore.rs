@@ -17,7 +17,7 @@ use crate::archive::table_name::TableName;
 use crate::error::{Error, ErrorKind, Result};
 use crate::system::cancellation::CancellationToken;
 use crate::system::clock;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
 use std::time::Duration;
 use tracing::info;
@@ -99,14 +99,17 @@ pub(in crate::archive) fn restore(
         true => None,
         false => versions.lock(Duration::from_secs(60), cancel)?,
     };
-    let present = Present::list(storage)?;
+    let mut present = Present::new();
+    for table in TableName::ALL {
+        present.extend(storage.data_files(table)?.into_iter().map(|path| (path, table)));
+    }
     let all = AllVersions::read(&versions, &present, cancel)?;
     let mut target = match version {
         None => all.newest.clone(),
         Some(version) => versions.open(Some(version))?,
     };
     // The version may have expired, without its files, in a version whose manifest is lost. Later files have its runs.
-    let missing: Vec<DataFile> = target.files.extract_if(.., |file| !present.has(file)).collect();
+    let missing: Vec<DataFile> = target.files.extract_if(.., |file| !present.contains_key(&file.path)).collect();
     let unlisted = all.unlisted(storage, &present, cancel)?;
     let adopted = Adoption::of(storage, &target, &missing, unlisted)?;
     if let Some(lost) = missing.iter().find(|lost| !adopted.replaces(lost)) {
@@ -164,6 +167,9 @@ pub(in crate::archive) fn restore(
     Ok(report)
 }
 
+/// The paths of all data files that are there, with their tables.
+type Present = BTreeMap<String, TableName>;
+
 /// What the manifests of an archive say.
 struct AllVersions {
     /// The number of the newest manifest, also if it is damaged.
@@ -198,7 +204,7 @@ impl AllVersions {
                     if newest.is_none() || parent.as_ref() == Some(&manifest.txn) {
                         replaced.extend(broken);
                     }
-                    if !manifest.files.iter().all(|file| present.has(file)) {
+                    if !manifest.files.iter().all(|file| present.contains_key(&file.path)) {
                         // A version whose manifest is lost has dropped this one.
                         first_version = first_version.max(version + 1);
                     }
@@ -233,7 +239,7 @@ impl AllVersions {
     /// their run ids.
     fn unlisted(&self, storage: &Storage, present: &Present, cancel: &CancellationToken) -> Result<Vec<SoundFile>> {
         let mut unlisted = Vec::new();
-        for (table, path) in present.0.iter().filter(|(_, path)| !self.listed.contains(path)) {
+        for (path, table) in present.iter().filter(|(path, _)| !self.listed.contains(*path)) {
             cancel.check()?;
             if let Some(found) = read_sound(storage, *table, path)?
                 && found.archive_id == self.newest.archive_id
@@ -242,22 +248,5 @@ impl AllVersions {
             }
         }
         Ok(unlisted)
-    }
-}
-
-/// The paths of all data files that are there.
-struct Present(BTreeSet<(TableName, String)>);
-
-impl Present {
-    fn list(storage: &Storage) -> Result<Present> {
-        let mut present = BTreeSet::new();
-        for table in TableName::ALL {
-            present.extend(storage.data_files(table)?.into_iter().map(|path| (table, path)));
-        }
-        Ok(Present(present))
-    }
-
-    fn has(&self, file: &DataFile) -> bool {
-        self.0.contains(&(file.table, file.path.clone()))
     }
 }

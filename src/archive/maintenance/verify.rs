@@ -4,7 +4,7 @@ use super::verify_tables::TablesVerifier;
 use super::verify_versions::VersionsCheck;
 use crate::archive::archive::Archive;
 use crate::archive::manifest::Manifest;
-use crate::archive::manifest::versions::is_manifest;
+use crate::archive::manifest::versions::VERSIONS_FOLDER;
 use crate::archive::problem::Problem;
 use crate::archive::storage::Storage;
 use crate::archive::storage::storage_options::StorageOptions;
@@ -85,7 +85,9 @@ impl Archive {
                 true => HashSet::new(),
                 false => {
                     let again = VersionsCheck::run(&storage)?;
-                    problems.retain(|problem| !is_manifest(&problem.path) || again.problems.contains(problem));
+                    problems.retain(|problem| {
+                        !problem.path.starts_with(VERSIONS_FOLDER) || again.problems.contains(problem)
+                    });
                     files.keys().filter(|path| !again.files.contains_key(*path)).cloned().collect()
                 }
             };

@@ -47,11 +47,6 @@ pub(in crate::archive) fn manifest_path(version: u64) -> String {
     format!("{VERSIONS_FOLDER}/{}", descending_name(version))
 }
 
-/// Returns whether a path names a manifest. It is relative to the archive.
-pub(in crate::archive) fn is_manifest(path: &str) -> bool {
-    path.starts_with(VERSIONS_FOLDER)
-}
-
 /// Returns the version in the name of a manifest.
 pub(in crate::archive) fn version_of(name: &str) -> Option<u64> {
     number_of(name).filter(|&version| version > 0)
@@ -105,14 +100,6 @@ impl Versions {
         self.list()?;
         let tags = tags(&self.storage)?;
         tags.get(&name).copied().map(Some).ok_or_else(|| unknown("version", &tags, &name))
-    }
-
-    /// Returns whether a version has expired since it was read.
-    pub(in crate::archive) fn has_expired(&self, version: u64) -> Result<bool> {
-        match self.open(Some(version)) {
-            Err(error) if matches!(error.kind(), ErrorKind::VersionNotFound { .. }) => Ok(true),
-            outcome => outcome.map(|_| false),
-        }
     }
 
     pub(in crate::archive) fn is_tagged(&self, version: u64) -> Result<bool> {
@@ -199,15 +186,6 @@ impl Versions {
         }
         let expected = "a file, because later versions exist";
         Err(self.storage.damaged(&manifest_path(version), "manifest", expected, "no file"))
-    }
-
-    /// Returns the newest version, and makes it durable, so that a writer can build on it. It must not be older than
-    /// `seen`, a version that the writer has read before.
-    pub(in crate::archive) fn newest_durable(&self, seen: &Manifest) -> Result<Manifest> {
-        let newest = self.newest()?;
-        self.check_follows(&newest, seen)?;
-        self.make_durable(newest.version)?;
-        Ok(newest)
     }
 
     /// Makes a version durable that a writer may have published before it was interrupted.
