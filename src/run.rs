@@ -230,6 +230,12 @@ impl Run {
         Run { details: (!details.is_empty()).then(|| Box::new(details)), ..self }
     }
 
+    /// Returns this run with an unknown start time.
+    pub(crate) fn without_start_time(mut self) -> Run {
+        self.meta.start_unix_s = 0;
+        self
+    }
+
     /// Returns what a run file needs and this run lacks: `"a final board"`, `"every move"` or `"every step"`.
     /// Returns `None` for a whole game.
     #[must_use]

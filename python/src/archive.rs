@@ -123,17 +123,16 @@ impl PyArchive {
         progress: Option<ProgressOption>,
         work: impl FnOnce(&mut Archive, &dyn Progress, &CancellationToken) -> Result<T> + Send,
     ) -> PyResult<T> {
-        let before = self.archive();
-        let mut archive = before.clone();
+        let mut archive = self.archive();
         let value = interruptible(py, progress, |progress, cancel| work(&mut archive, progress, cancel))?;
-        self.move_on(&before, archive);
+        self.move_on(archive);
         Ok(value)
     }
 
-    /// Replaces `before` with `archive`, unless another thread has moved to a later version.
-    fn move_on(&self, before: &Archive, archive: Archive) {
+    /// Moves to the version of `archive`, unless another thread has moved to a later version.
+    fn move_on(&self, archive: Archive) {
         let mut current = lock(&self.archive);
-        if current.is_clone_of(before) || archive.version() > current.version() {
+        if archive.version() >= current.version() {
             *current = archive;
         }
     }
@@ -431,10 +430,9 @@ impl PyArchive {
     /// >>> archive.num_runs
     /// 21
     fn refresh(&self, py: Python<'_>) -> PyResult<()> {
-        let before = self.archive();
-        let mut archive = before.clone();
+        let mut archive = self.archive();
         let archive = abandonable(py, HIDDEN, move |_, _| archive.refresh().map(|()| archive))?;
-        self.move_on(&before, archive);
+        self.move_on(archive);
         Ok(())
     }
 

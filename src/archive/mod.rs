@@ -57,9 +57,9 @@ pub use table_name::TableName;
 
 #[cfg(feature = "sql")]
 pub(crate) use manifest::data_file::DataFile;
-#[cfg(feature = "sql")]
-pub(crate) use parquet::footer::group_run_ids;
 pub use parquet::read_runs::StoredRun;
+#[cfg(feature = "sql")]
+pub(crate) use parquet::reader::group_run_ids;
 pub use schema::{MOVE_NAMES, POLICIES, table_schema};
 #[cfg(feature = "sql")]
 pub(crate) use storage::Storage;

@@ -20,17 +20,14 @@ pub(super) const TXN_KEY: &str = "a2store.txn";
 /// Returns the schema of a table, as in its Parquet files.
 #[must_use]
 pub fn table_schema(table: TableName) -> SchemaRef {
-    static RUNS: LazyLock<SchemaRef> = LazyLock::new(|| Schema::new(run_fields()).into());
-    static STEPS: LazyLock<SchemaRef> = LazyLock::new(|| Schema::new(step_fields()).into());
-    static ANNOTATIONS: LazyLock<SchemaRef> = LazyLock::new(|| Schema::new(annotation_fields()).into());
-    match table {
-        TableName::Runs => Arc::clone(&RUNS),
-        TableName::Steps => Arc::clone(&STEPS),
-        TableName::Annotations => Arc::clone(&ANNOTATIONS),
-    }
+    static SCHEMAS: LazyLock<[SchemaRef; 3]> = LazyLock::new(|| {
+        [run_fields(), step_fields(), annotation_fields()].map(|fields| Arc::new(Schema::new(fields)))
+    });
+    Arc::clone(&SCHEMAS[table as usize])
 }
 
-fn text_dictionary() -> DataType {
+/// Returns the type of columns of repeated text.
+pub(super) fn text_dictionary() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
 }
 

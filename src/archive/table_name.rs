@@ -22,11 +22,7 @@ impl TableName {
     /// Returns `"runs"`, `"steps"` or `"annotations"`.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        match self {
-            TableName::Runs => "runs",
-            TableName::Steps => "steps",
-            TableName::Annotations => "annotations",
-        }
+        ["runs", "steps", "annotations"][self as usize]
     }
 }
 

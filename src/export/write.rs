@@ -81,7 +81,6 @@ impl RunsToWrite<'_> {
             RunsToWrite::Stored { archive, run_ids } => {
                 let make = |stored: StoredRun| {
                     let file = if with_files { stored.original()? } else { None };
-                    let file = file.map(|(format, bytes)| (format, bytes.into_owned()));
                     let StoredRun { run_id, run, game_steps, .. } = stored;
                     Ok(make(RunToWrite { id: run_id.into(), run, file, game_steps }))
                 };

@@ -8,16 +8,11 @@ use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{UInt8Type, UInt32Type};
 use std::ops::Range;
 
-/// The steps of one run in the archive.
-pub(in crate::archive) struct RunSteps<'a> {
-    pub(in crate::archive) rows: &'a StepRows<'a>,
-    pub(in crate::archive) range: Range<usize>,
-}
-
-/// Compares a run's annotations with its steps. Returns the number of steps without annotations.
+/// Compares a run's annotations with its steps, a range of rows. Returns the number of steps without annotations.
 pub(in crate::archive) fn compare(
     source: &AnnotationRows,
-    steps: &RunSteps<'_>,
+    rows: &StepRows<'_>,
+    range: &Range<usize>,
     annotations: &RecordBatch,
     partial: bool,
 ) -> Result<u64> {
@@ -25,7 +20,6 @@ pub(in crate::archive) fn compare(
     let index = annotations.column(1).as_primitive::<UInt32Type>().values();
     let [teacher, legal] = [3, 4].map(|column| annotations.column(column).as_primitive::<UInt8Type>());
     let at = |step: u32| format!("at step {step} of archive run {run_id}");
-    let RunSteps { rows, range } = steps;
     let mut rest = range.clone();
     for (row, &step_index) in index.iter().enumerate() {
         let next = rest.find(|&step| rows.step_index[step] >= step_index);

@@ -6,12 +6,13 @@
 pub(in crate::archive) mod annotated_steps;
 pub(in crate::archive) mod annotation_rows;
 
-use self::annotated_steps::{RunSteps, compare};
+use self::annotated_steps::compare;
 use self::annotation_rows::{AnnotationRows, AnnotationTable};
+use crate::archive::archive::Archive;
 use crate::archive::manifest::transaction::{Patience, transact};
 use crate::archive::manifest::{Manifest, Operation};
 use crate::archive::parquet::reader::{OpenDataFile, row_groups};
-use crate::archive::parquet::row_views::{StepRows, run_facts};
+use crate::archive::parquet::row_views::{RunFacts, StepRows, run_facts};
 use crate::archive::parquet::writer::{FILE_STEPS, ROW_GROUP_STEPS, RowGroupEncoder};
 use crate::archive::parquet::writer_thread::{RowGroupSender, TransactionFiles};
 use crate::archive::storage::Storage;
@@ -26,8 +27,9 @@ use std::collections::btree_map::{BTreeMap, Entry};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::Path;
+use tracing::info;
 
-/// Options of [`Archive::annotate`](crate::archive::Archive::annotate).
+/// Options of [`Archive::annotate`].
 ///
 /// Set fields with the `with_*` methods: `AnnotateOptions::default().with_replace(true)`.
 #[derive(Clone, Debug, Default, Setters)]
@@ -51,7 +53,7 @@ pub enum AnnotationInput<'a> {
     Rows(&'a RecordBatch),
 }
 
-/// The result of [`Archive::annotate`](crate::archive::Archive::annotate).
+/// The result of [`Archive::annotate`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct AnnotateReport {
@@ -88,84 +90,113 @@ pub struct ModelInfo {
 /// The maximum length of a model's name in bytes. Parquet statistics hold names of this length as a whole.
 const MAX_NAME: usize = 60;
 
-pub(in crate::archive) fn annotate(
-    storage: &Storage,
-    seen: &Manifest,
-    model: &str,
-    input: AnnotationInput<'_>,
-    options: &AnnotateOptions,
-    progress: &dyn Progress,
-    cancel: &CancellationToken,
-) -> Result<(AnnotateReport, Manifest)> {
-    check_name(model)?;
-    let source = match input {
-        AnnotationInput::Folder(path) => AnnotationRows::Folder(AnnotationFolder::open(path, cancel)?),
-        AnnotationInput::Rows(rows) => AnnotationRows::Table(AnnotationTable::new(rows)?),
-    };
-    if source.runs().is_empty() {
-        return Err(source.refuse("rows", "at least one annotated step", "none".into()));
-    }
-    let prepare = |newest: &Manifest| {
-        let runs = archive_runs(storage, newest, &source)?;
-        let mut next = newest.next(Operation::Annotate);
-        let mut removed = HashSet::new();
-        let mut report = AnnotateReport { model: model.to_owned(), ..AnnotateReport::default() };
-        match models(newest).into_iter().find(|known| known.model == model) {
-            Some(known) if options.replace => {
-                report.replaced_rows = known.num_rows;
-                removed = paths_of(newest, model);
-            }
-            Some(known) if runs.keys().next().is_some_and(|&first| first <= known.last_run_id) => {
-                let found = format!("annotations of runs {}..={}", known.first_run_id, known.last_run_id);
-                return Err(Error::argument(
-                    "model",
-                    "a new model, runs after its annotated ones, or `replace`",
-                    found,
-                ));
-            }
-            _ => {}
-        }
-        progress.begin("annotate", Unit::Rows, runs.values().map(|rows| rows.end - rows.start).sum());
-        let work =
-            Annotating { storage, manifest: newest, source: &source, runs: &runs, model, options, progress, cancel };
-        storage.create_folders(&[TableName::Annotations.name()])?;
-        let output = TransactionFiles { storage, version: &next, model: Some(model), file_rows: FILE_STEPS };
-        let outcome = output.write(cancel, |sender| work.run(sender, &mut report));
-        progress.end();
-        next.replace(&removed, outcome?.1);
-        Ok((Some(next), report))
-    };
-    // The steps of a run never change, and after a `restore`, which may drop runs, a change is prepared again.
-    let holds = |base: &Manifest, newest: &Manifest, _: &mut AnnotateReport| {
-        Ok(paths_of(base, model) == paths_of(newest, model))
-    };
-    let outcome = transact(storage, seen, Patience::default(), cancel, prepare, holds)?;
-    Ok((outcome.value, outcome.manifest))
-}
-
-pub(in crate::archive) fn drop_model(
-    storage: &Storage,
-    seen: &Manifest,
-    model: &str,
-    cancel: &CancellationToken,
-) -> Result<(ModelInfo, Manifest)> {
-    let prepare = |newest: &Manifest| {
-        let known = models(newest);
-        let Some(dropped) = known.iter().find(|known| known.model == model) else {
-            let names: Vec<&str> = known.iter().map(|known| &*known.model).collect();
-            let expected = if names.is_empty() { "an annotated model".into() } else { names.join(", ") };
-            return Err(Error::argument("model", expected, model));
+impl Archive {
+    /// Adds a model's predictions for steps of the archive, and commits them as one version.
+    ///
+    /// Every step must exist in the archive. Moves and legal moves must equal those of `steps`. The table `annotations`
+    /// then has a row per step and model. A call with [`AnnotateOptions::replace`] replaces the model's rows.
+    ///
+    /// # Errors
+    /// The kinds `Decode`, `Header` and `Argument` of [`ErrorKind`](crate::ErrorKind) if the annotations are damaged or
+    /// contradict the archive. `Conflict`, `Cancelled`, `Io`, `Unconfirmed`. After each of these errors but the last, the
+    /// archive is unchanged.
+    pub fn annotate(
+        &mut self,
+        model: &str,
+        input: AnnotationInput<'_>,
+        options: &AnnotateOptions,
+        progress: &dyn Progress,
+        cancel: &CancellationToken,
+    ) -> Result<AnnotateReport> {
+        check_name(model)?;
+        let storage = &self.storage;
+        let source = match input {
+            AnnotationInput::Folder(path) => AnnotationRows::Folder(AnnotationFolder::open(path, cancel)?),
+            AnnotationInput::Rows(rows) => AnnotationRows::Table(AnnotationTable::new(rows)?),
         };
-        let mut next = newest.next(Operation::Annotate);
-        next.replace(&paths_of(newest, model), Vec::new());
-        Ok((Some(next), dropped.clone()))
-    };
-    let outcome = transact(storage, seen, Patience::default(), cancel, prepare, |_, _, _| Ok(true))?;
-    Ok((outcome.value, outcome.manifest))
+        if source.runs().is_empty() {
+            return Err(source.refuse("rows", "at least one annotated step", "none".into()));
+        }
+        let prepare = |newest: &Manifest| {
+            let runs = archive_runs(storage, newest, &source)?;
+            let mut next = newest.next(Operation::Annotate);
+            let mut removed = HashSet::new();
+            let mut report = AnnotateReport { model: model.to_owned(), ..AnnotateReport::default() };
+            match models(newest).into_iter().find(|known| known.model == model) {
+                Some(known) if options.replace => {
+                    report.replaced_rows = known.num_rows;
+                    removed = paths_of(newest, model);
+                }
+                Some(known) if runs.keys().next().is_some_and(|&first| first <= known.last_run_id) => {
+                    let found = format!("annotations of runs {}..={}", known.first_run_id, known.last_run_id);
+                    return Err(Error::argument(
+                        "model",
+                        "a new model, runs after its annotated ones, or `replace`",
+                        found,
+                    ));
+                }
+                _ => {}
+            }
+            progress.begin("annotate", Unit::Rows, runs.values().map(|rows| rows.end - rows.start).sum());
+            let (manifest, source, runs) = (newest, &source, &runs);
+            let work = Annotating { storage, manifest, source, runs, model, options, progress, cancel };
+            storage.create_folders(&[TableName::Annotations.name()])?;
+            let output = TransactionFiles { storage, version: &next, model: Some(model), file_rows: FILE_STEPS };
+            let outcome = output.write(cancel, |sender| work.run(sender, &mut report));
+            progress.end();
+            next.replace(&removed, outcome?.1);
+            Ok((Some(next), report))
+        };
+        // The steps of a run never change, and after a `restore`, which may drop runs, a change is prepared again.
+        let holds = |base: &Manifest, newest: &Manifest, _: &mut AnnotateReport| {
+            Ok(paths_of(base, model) == paths_of(newest, model))
+        };
+        let outcome = transact(storage, &self.manifest, Patience::default(), cancel, prepare, holds)?;
+        let report = outcome.value;
+        info!(
+            target: "a2store::ingest",
+            archive = %self.path().display(),
+            model,
+            runs = report.num_runs,
+            rows = report.num_rows,
+            replaced_rows = report.replaced_rows,
+            "annotate ended"
+        );
+        self.manifest = outcome.manifest.into();
+        Ok(report)
+    }
+
+    /// Drops a model's annotations, and commits this as one version. Earlier versions still have them.
+    ///
+    /// # Errors
+    /// The kind `Argument` of [`ErrorKind`](crate::ErrorKind) if the archive has no annotations of the model. `Conflict`,
+    /// `Cancelled`, `Io`, `Unconfirmed`.
+    pub fn drop_annotations(&mut self, model: &str, cancel: &CancellationToken) -> Result<ModelInfo> {
+        let prepare = |newest: &Manifest| {
+            let known = models(newest);
+            let Some(dropped) = known.iter().find(|known| known.model == model) else {
+                let names: Vec<&str> = known.iter().map(|known| &*known.model).collect();
+                let expected = if names.is_empty() { "an annotated model".into() } else { names.join(", ") };
+                return Err(Error::argument("model", expected, model));
+            };
+            let mut next = newest.next(Operation::Annotate);
+            next.replace(&paths_of(newest, model), Vec::new());
+            Ok((Some(next), dropped.clone()))
+        };
+        let (storage, seen) = (&self.storage, &self.manifest);
+        let outcome = transact(storage, seen, Patience::default(), cancel, prepare, |_, _, _| Ok(true))?;
+        self.manifest = outcome.manifest.into();
+        Ok(outcome.value)
+    }
+
+    /// Returns the models with annotations, in the order of their names.
+    #[must_use]
+    pub fn annotations(&self) -> Vec<ModelInfo> {
+        models(&self.manifest)
+    }
 }
 
-/// Returns the models with annotations, in the order of their names.
-pub(in crate::archive) fn models(manifest: &Manifest) -> Vec<ModelInfo> {
+fn models(manifest: &Manifest) -> Vec<ModelInfo> {
     let mut models: BTreeMap<&str, ModelInfo> = BTreeMap::new();
     for file in manifest.files(TableName::Annotations) {
         let name = file.model.as_deref().unwrap_or_default();
@@ -199,11 +230,21 @@ fn check_name(model: &str) -> Result<()> {
 /// Returns the annotated runs by their ids in the archive, each with its rows in the source. Runs of the pool that are
 /// one run of the archive must have equal annotations; the rows of the first are returned.
 fn archive_runs(storage: &Storage, manifest: &Manifest, source: &AnnotationRows) -> Result<BTreeMap<u32, Range<u64>>> {
+    type RunKey = (Option<u64>, u64, u32);
     let AnnotationRows::Folder(folder) = source else {
         return Ok(source.runs().into_iter().collect());
     };
-    let known = KnownRun::read(storage, manifest)?;
     let pool: HashMap<i64, SessionRun> = folder.pool()?.into_iter().map(|run| (run.id, run)).collect();
+    let keys: HashSet<RunKey> = pool.values().map(|run| (run.seed, run.max_score, run.highest_tile)).collect();
+    let mut known: HashMap<RunKey, Vec<RunFacts>> = HashMap::new();
+    for batch in row_groups(storage, manifest.files(TableName::Runs)) {
+        for (run, _) in run_facts(&batch?)? {
+            let key = (run.meta.seed, run.meta.max_score, run.meta.highest_tile);
+            if keys.contains(&key) {
+                known.entry(key).or_default().push(run);
+            }
+        }
+    }
     let mut runs: BTreeMap<u32, (u32, Range<u64>)> = BTreeMap::new();
     for (id, rows) in source.runs() {
         let Some(run) = pool.get(&i64::from(id)) else {
@@ -213,10 +254,9 @@ fn archive_runs(storage: &Storage, manifest: &Manifest, source: &AnnotationRows)
         let (seed, num_steps) = (text(run.seed), text(steps.map(u64::from)));
         let facts = format!("run {id} with seed {seed}, {num_steps} steps and score {}", run.max_score);
         let key = (run.seed, run.max_score, run.highest_tile);
-        let same = known.get(&key).map_or(&[][..], Vec::as_slice).iter();
-        let same: Vec<&KnownRun> = same
-            .filter(|known| steps.is_none_or(|steps| known.num_steps == steps || known.game_steps == Some(steps)))
-            .collect();
+        let is_same =
+            |known: &&RunFacts| steps.is_none_or(|steps| known.num_steps == steps || known.game_steps == Some(steps));
+        let same: Vec<&RunFacts> = known.get(&key).into_iter().flatten().filter(is_same).collect();
         let found = match same[..] {
             [only] => only,
             [] => return Err(source.refuse("run", format!("{facts} in the archive"), "no such run".into())),
@@ -246,35 +286,6 @@ fn text(number: Option<u64>) -> String {
     number.map_or("unknown".into(), |number| number.to_string())
 }
 
-/// A run of the archive. Its seed, score and highest tile are the key.
-struct KnownRun {
-    run_id: u32,
-    num_steps: u32,
-    game_steps: Option<u32>,
-    source_id: Option<u64>,
-}
-
-type RunKey = (Option<u64>, u64, u32);
-
-impl KnownRun {
-    /// Reads all runs.
-    fn read(storage: &Storage, manifest: &Manifest) -> Result<HashMap<RunKey, Vec<KnownRun>>> {
-        let mut runs: HashMap<RunKey, Vec<KnownRun>> = HashMap::new();
-        for batch in row_groups(storage, manifest.files(TableName::Runs)) {
-            for (run, _) in run_facts(&batch?)? {
-                let key = (run.meta.seed, run.meta.max_score, run.meta.highest_tile);
-                runs.entry(key).or_default().push(KnownRun {
-                    run_id: run.run_id,
-                    num_steps: run.num_steps,
-                    game_steps: run.game_steps,
-                    source_id: run.source_id,
-                });
-            }
-        }
-        Ok(runs)
-    }
-}
-
 /// The comparison of annotations with the steps of the archive, and their encoding.
 struct Annotating<'a> {
     storage: &'a Storage,
@@ -299,10 +310,10 @@ impl Annotating<'_> {
                 sender.send(TableName::Annotations, group)
             }
         };
-        self.each_run(|run_id, rows, steps| {
+        self.each_run(|run_id, rows, steps, range| {
             self.cancel.check()?;
             let batch = self.source.batch(rows, run_id, self.model)?;
-            report.missing_steps += compare(self.source, steps, &batch, self.options.partial)?;
+            report.missing_steps += compare(self.source, steps, range, &batch, self.options.partial)?;
             report.num_runs += 1;
             report.num_rows += batch.num_rows() as u64;
             self.progress.advance(batch.num_rows() as u64);
@@ -328,7 +339,10 @@ impl Annotating<'_> {
 
     /// Calls `each` for every annotated run, in order, with its rows in the source and its steps in the archive. Reads
     /// only the row groups that may have annotated runs.
-    fn each_run(&self, mut each: impl FnMut(u32, &Range<u64>, &RunSteps<'_>) -> Result<()>) -> Result<()> {
+    fn each_run(
+        &self,
+        mut each: impl FnMut(u32, &Range<u64>, &StepRows<'_>, &Range<usize>) -> Result<()>,
+    ) -> Result<()> {
         // Damaged statistics may have a minimum above the maximum.
         let has_runs = |(first, last): (u32, u32)| first <= last && self.runs.range(first..=last).next().is_some();
         for file in self.manifest.files(TableName::Steps) {
@@ -342,7 +356,7 @@ impl Annotating<'_> {
                 for range in steps.runs() {
                     let run_id = steps.run_id[range.start];
                     if let Some(rows) = self.runs.get(&run_id) {
-                        each(run_id, rows, &RunSteps { rows: &steps, range })?;
+                        each(run_id, rows, &steps, &range)?;
                     }
                 }
             }

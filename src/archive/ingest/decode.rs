@@ -6,7 +6,7 @@ use super::runs_batch::{IngestedRun, RunInfo, start_time_fits};
 use crate::error::{Error, Result};
 use crate::format::inputs::{DiscoveredRun, RunPlace, decode_bytes, in_source, read_source};
 use crate::format::{RunFormat, SourceFacts, SourceFormat, SourceRun, encode_run};
-use crate::run::{Run, RunMeta};
+use crate::run::Run;
 use std::borrow::Cow;
 
 /// The longest engine name. A2T1 cannot hold a longer one either.
@@ -17,7 +17,7 @@ pub(in crate::archive) fn decode_source(source: &DiscoveredRun, known: &KnownRun
     let decoded = read_source(source).and_then(|run| match run {
         SourceRun::File(bytes) => decode_file(bytes, source, known),
         SourceRun::Run(run) => {
-            let run = if start_time_fits(run.meta().start_unix_s) { run } else { without_start(&run)? };
+            let run = if start_time_fits(run.meta().start_unix_s) { run } else { run.without_start_time() };
             let digest = run_digest(&run)?;
             let (RunPlace::Of { runs, .. }, false) = (&source.place, known.has(&digest)) else {
                 return Ok(None);
@@ -26,14 +26,6 @@ pub(in crate::archive) fn decode_source(source: &DiscoveredRun, known: &KnownRun
         }
     });
     decoded.map_err(|error| error.with_path(&source.path))
-}
-
-/// Returns the run with an unknown start time, because the archive cannot hold the run's start time.
-fn without_start(run: &Run) -> Result<Run> {
-    let mut steps = Run::builder(run.num_steps());
-    (0..run.num_steps()).filter_map(|place| run.step(place)).try_for_each(|step| steps.push_step(step))?;
-    let copy = steps.finish(RunMeta { start_unix_s: 0, ..run.meta().clone() }, run.final_board())?;
-    Ok(copy.with_details(run.details().cloned().unwrap_or_default()))
 }
 
 /// Decodes a run file for an archive.

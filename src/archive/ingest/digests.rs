@@ -6,38 +6,18 @@
 
 use crate::archive::manifest::Manifest;
 use crate::archive::manifest::data_file::DataFile;
-use crate::archive::parquet::reader::{not_parquet, read_columns};
+use crate::archive::parquet::reader::read_columns;
 use crate::archive::storage::Storage;
 use crate::archive::table_name::TableName;
 use crate::error::Result;
+use crate::system::process::lock;
 use arrow::array::AsArray;
 use arrow::datatypes::Int64Type;
 use std::collections::HashSet;
-use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
-/// The set of digests and games. It takes 34 to 68 bytes of memory per run.
-#[derive(Default)]
-pub(in crate::archive) struct Digests(HashSet<u128, BuildHasherDefault<AsItIs>>);
-
-/// A hasher that returns the first bytes of its input: digests are random already.
-#[derive(Default)]
-struct AsItIs(u64);
-
-impl Hasher for AsItIs {
-    fn write(&mut self, bytes: &[u8]) {
-        let first: [u8; 8] = std::array::from_fn(|i| bytes.get(i).copied().unwrap_or_default());
-        self.0 = u64::from_le_bytes(first);
-    }
-
-    fn write_u128(&mut self, digest: u128) {
-        self.0 = digest as u64;
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
+/// A set of the keys of digests and games. It takes 34 to 68 bytes of memory per run.
+pub(in crate::archive) type Digests = HashSet<u128>;
 
 /// The digests that one ingest kept for the next.
 #[derive(Default)]
@@ -58,78 +38,44 @@ impl KeptDigests {
     /// runs may be gone.
     fn take(&self, manifest: &Manifest) -> Option<Kept> {
         let paths = manifest.paths();
-        self.slot().take().filter(|kept| kept.paths.iter().all(|path| paths.contains(path.as_str())))
+        lock(&self.0).take().filter(|kept| kept.paths.iter().all(|path| paths.contains(path.as_str())))
     }
 
     /// Keeps the digests of a version's runs.
     pub(in crate::archive) fn keep(&self, manifest: &Manifest, digests: Digests) {
-        if digests.0.len() <= 2 * Self::MAX_RUNS {
+        if digests.len() <= 2 * Self::MAX_RUNS {
             let paths = manifest.files(TableName::Runs).map(|file| file.path.clone()).collect();
-            *self.slot() = Some(Kept { paths, digests });
+            *lock(&self.0) = Some(Kept { paths, digests });
         }
-    }
-
-    fn slot(&self) -> MutexGuard<'_, Option<Kept>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Digests {
-    /// Returns the digests of a version's runs. Reads those that were not kept.
-    pub(in crate::archive) fn of(storage: &Storage, manifest: &Manifest, kept: &KeptDigests) -> Result<Digests> {
-        let (paths, mut digests) = kept.take(manifest).map(|kept| (kept.paths, kept.digests)).unwrap_or_default();
-        for file in manifest.files(TableName::Runs).filter(|file| !paths.contains(&file.path)) {
-            digests.read(storage, file)?;
-        }
-        Ok(digests)
+/// Returns the digests of a version's runs. Reads those that were not kept.
+pub(super) fn digests_of(storage: &Storage, manifest: &Manifest, kept: &KeptDigests) -> Result<Digests> {
+    let (paths, mut digests) = kept.take(manifest).map(|kept| (kept.paths, kept.digests)).unwrap_or_default();
+    for file in manifest.files(TableName::Runs).filter(|file| !paths.contains(&file.path)) {
+        read_digests(storage, file, &mut digests)?;
     }
-
-    /// Adds the digests of a file of `runs`.
-    pub(in crate::archive) fn read(&mut self, storage: &Storage, file: &DataFile) -> Result<()> {
-        read_columns(storage, file, &["digest", "game"], |batch| {
-            let column = batch.column(0).as_fixed_size_binary_opt().filter(|column| column.value_length() == 32);
-            let column = column.ok_or_else(|| not_parquet(storage, file, "a digest column of another type"))?;
-            self.0.extend(column.iter().flatten().map(short));
-            let games = batch.column(1).as_primitive_opt::<Int64Type>();
-            let games = games.ok_or_else(|| not_parquet(storage, file, "a column of games of another type"))?;
-            self.0.extend(games.iter().flatten().map(key_of_game));
-            Ok(())
-        })
-    }
-
-    /// Adds the digests and games of another set.
-    pub(in crate::archive) fn extend(&mut self, other: Digests) {
-        self.0.extend(other.0);
-    }
-
-    pub(in crate::archive) fn insert(&mut self, digest: &[u8; 32]) {
-        self.0.insert(short(digest));
-    }
-
-    pub(in crate::archive) fn insert_game(&mut self, game: i64) {
-        self.0.insert(key_of_game(game));
-    }
-
-    pub(in crate::archive) fn contains_game(&self, game: i64) -> bool {
-        self.0.contains(&key_of_game(game))
-    }
-
-    pub(in crate::archive) fn contains(&self, digest: &[u8; 32]) -> bool {
-        self.contains_short(short(digest))
-    }
-
-    pub(in crate::archive) fn contains_short(&self, digest: u128) -> bool {
-        self.0.contains(&digest)
-    }
+    Ok(digests)
 }
 
-/// Returns the first 16 bytes of a digest. The runs of one archive are too few for two of them to be equal by
+/// Adds the digests and games of a file of `runs`.
+pub(super) fn read_digests(storage: &Storage, file: &DataFile, digests: &mut Digests) -> Result<()> {
+    read_columns(storage, file, &["digest", "game"], |batch| {
+        digests.extend(batch.column(0).as_fixed_size_binary().iter().flatten().map(short));
+        digests.extend(batch.column(1).as_primitive::<Int64Type>().iter().flatten().map(key_of_game));
+        Ok(())
+    })
+}
+
+/// Returns the key of a digest: its first 16 bytes. The runs of one archive are too few for two of them to be equal by
 /// chance.
 pub(super) fn short(digest: impl AsRef<[u8]>) -> u128 {
     let digest = digest.as_ref();
     u128::from_le_bytes(std::array::from_fn(|i| digest.get(i).copied().unwrap_or_default()))
 }
 
-fn key_of_game(game: i64) -> u128 {
+/// Returns the key of a game.
+pub(super) fn key_of_game(game: i64) -> u128 {
     u128::from(game.unsigned_abs())
 }

@@ -1,7 +1,7 @@
 //! The decision which runs an ingest adds: runs of files with new content, and runs of a recording with new
 //! ids. A twin is a new run of a known game.
 
-use super::digests::{Digests, KeptDigests, short};
+use super::digests::{Digests, KeptDigests, digests_of, key_of_game, read_digests, short};
 use super::runs_batch::RunInfo;
 use crate::archive::manifest::Manifest;
 use crate::archive::manifest::data_file::DataFile;
@@ -40,7 +40,7 @@ impl KnownRuns {
         kept: &KeptDigests,
     ) -> Result<KnownRuns> {
         let ids = recorded_ids(storage, manifest, input)?;
-        Ok(KnownRuns { digests: Digests::of(storage, manifest, kept)?, ids, added: Vec::new() })
+        Ok(KnownRuns { digests: digests_of(storage, manifest, kept)?, ids, added: Vec::new() })
     }
 
     /// Adds the runs that a later version has and `base` does not have. Returns `false` if some of them were added to
@@ -56,10 +56,9 @@ impl KnownRuns {
         let mut later = newest.clone();
         later.files.retain(|file| !before.contains(&*file.path));
         let mut digests = Digests::default();
-        later.files(TableName::Runs).try_for_each(|file| digests.read(storage, file))?;
+        later.files(TableName::Runs).try_for_each(|file| read_digests(storage, file, &mut digests))?;
         let ids = recorded_ids(storage, &later, input)?.unwrap_or_default();
-        let is_known =
-            |key: &u128| digests.contains_short(*key) || u64::try_from(*key).is_ok_and(|id| ids.contains(&id));
+        let is_known = |key: &u128| digests.contains(key) || u64::try_from(*key).is_ok_and(|id| ids.contains(&id));
         let is_apart = !self.added.iter().any(is_known);
         self.digests.extend(digests);
         Ok(is_apart)
@@ -67,24 +66,22 @@ impl KnownRuns {
 
     /// Returns whether a run can be skipped early, because its digest is known.
     pub(in crate::archive) fn has(&self, digest: &[u8; 32]) -> bool {
-        self.ids.is_none() && self.digests.contains(digest)
+        self.ids.is_none() && self.digests.contains(&short(digest))
     }
 
     /// Adds a run if it is new. Returns whether the run and its game were new.
     pub(in crate::archive) fn insert(&mut self, run: &RunInfo) -> Novelty {
+        let digest = short(run.digest);
         let (is_known, key) = match (&mut self.ids, run.source_id) {
             (Some(ids), Some(id)) => (!ids.insert(id), id.into()),
-            _ => (self.digests.contains(&run.digest), short(run.digest)),
+            _ => (self.digests.contains(&digest), digest),
         };
         if is_known {
             return Novelty::Duplicate;
         }
-        let is_twin = run.game.is_some_and(|game| self.digests.contains_game(game));
-        self.digests.insert(&run.digest);
+        self.digests.insert(digest);
         self.added.push(key);
-        if let Some(game) = run.game {
-            self.digests.insert_game(game);
-        }
+        let is_twin = run.game.is_some_and(|game| !self.digests.insert(key_of_game(game)));
         if is_twin { Novelty::Twin } else { Novelty::New }
     }
 }

@@ -47,6 +47,8 @@ pub(in crate::archive) struct Pipeline<'a> {
     pub(in crate::archive) version: &'a Manifest,
     pub(in crate::archive) strict: bool,
     pub(in crate::archive) input: RunInput<'a>,
+    pub(in crate::archive) progress: &'a dyn Progress,
+    pub(in crate::archive) cancel: &'a CancellationToken,
 }
 
 /// The result of a pipeline.
@@ -60,21 +62,13 @@ pub(in crate::archive) struct Ingested {
 }
 
 impl Pipeline<'_> {
-    pub(in crate::archive) fn run(
-        &self,
-        pool: &ThreadPool,
-        known: KnownRuns,
-        progress: &dyn Progress,
-        cancel: &CancellationToken,
-    ) -> Result<Ingested> {
+    pub(in crate::archive) fn run(&self, pool: &ThreadPool, known: KnownRuns) -> Result<Ingested> {
         let mut sources = self.input.sources()?;
         sources.is_strict = self.strict;
-        let Pipeline { storage, version, .. } = *self;
+        let Pipeline { storage, version, progress, cancel, .. } = *self;
         let output = TransactionFiles { storage, version, model: None, file_rows: FILE_STEPS };
         let (ingested, files) = self.input.report("ingest", progress, cancel, || {
-            output.write(cancel, |sender| {
-                pool.install(|| IngestJob::new(self, known, sender)?.run(&mut sources, progress, cancel))
-            })
+            output.write(cancel, |sender| pool.install(|| IngestJob::new(self, known, sender)?.run(&mut sources)))
         })?;
         Ok(Ingested { files, ..ingested })
     }
@@ -116,12 +110,8 @@ impl<'a> IngestJob<'a> {
         })
     }
 
-    fn run(
-        mut self,
-        sources: &mut RunDiscovery<'_>,
-        progress: &dyn Progress,
-        cancel: &CancellationToken,
-    ) -> Result<Ingested> {
+    fn run(mut self, sources: &mut RunDiscovery<'_>) -> Result<Ingested> {
+        let Pipeline { progress, cancel, .. } = *self.pipeline;
         let window_bytes = WINDOW_BYTES * rayon::current_num_threads() as u64;
         let next_window = |known: &KnownRuns, sources: &mut RunDiscovery<'_>| {
             decode_next(sources, window_bytes, progress, cancel, |source| decode_source(source, known))
@@ -130,12 +120,11 @@ impl<'a> IngestJob<'a> {
         loop {
             cancel.check()?;
             let last = decoded.is_empty();
-            let groups = self.accept(decoded, last, cancel)?;
-            let (encoded, next) =
-                rayon::join(|| self.encode(&groups, cancel), || next_window(&self.ingested.known, sources));
-            self.send(groups, encoded?, cancel)?;
+            let groups = self.accept(decoded, last)?;
+            let (encoded, next) = rayon::join(|| self.encode(&groups), || next_window(&self.ingested.known, sources));
+            self.send(groups, encoded?)?;
             if last {
-                self.send_rows(cancel)?;
+                self.send_rows()?;
                 break;
             }
             decoded = next?;
@@ -146,12 +135,7 @@ impl<'a> IngestJob<'a> {
     }
 
     /// Sends row groups of steps to the writer, and collects the rows of their runs.
-    fn send(
-        &mut self,
-        groups: Vec<Vec<IngestedRun>>,
-        encoded: Vec<EncodedRowGroup>,
-        cancel: &CancellationToken,
-    ) -> Result<()> {
+    fn send(&mut self, groups: Vec<Vec<IngestedRun>>, encoded: Vec<EncodedRowGroup>) -> Result<()> {
         for group in encoded {
             self.sender.send(TableName::Steps, group)?;
         }
@@ -160,30 +144,25 @@ impl<'a> IngestJob<'a> {
             self.rows_bytes += row.num_bytes();
             self.rows.push(row);
             if self.rows.len() == ROW_GROUP_RUNS || self.rows_bytes >= ROW_GROUP_RUNS_BYTES {
-                self.send_rows(cancel)?;
+                self.send_rows()?;
             }
         }
         Ok(())
     }
 
     /// Encodes the collected rows of `runs` and sends them to the writer.
-    fn send_rows(&mut self, cancel: &CancellationToken) -> Result<()> {
+    fn send_rows(&mut self) -> Result<()> {
         if self.rows.is_empty() {
             return Ok(());
         }
         let batch = runs_batch(&std::mem::take(&mut self.rows), self.ingested_at_ms)?;
         self.rows_bytes = 0;
-        self.sender.send(TableName::Runs, self.runs.encode(&batch, cancel)?)
+        self.sender.send(TableName::Runs, self.runs.encode(&batch, self.pipeline.cancel)?)
     }
 
     /// Assigns ids to the new runs among decoded ones. Returns the full row groups, and at the end also the
     /// last one.
-    fn accept(
-        &mut self,
-        decoded: Vec<DecodedSource>,
-        last: bool,
-        cancel: &CancellationToken,
-    ) -> Result<Vec<Vec<IngestedRun>>> {
+    fn accept(&mut self, decoded: Vec<DecodedSource>, last: bool) -> Result<Vec<Vec<IngestedRun>>> {
         let mut accepted = Vec::new();
         for (source, outcome) in decoded {
             let report = &mut self.ingested.report;
@@ -206,7 +185,7 @@ impl<'a> IngestJob<'a> {
                 }
             }
         }
-        self.begin_ids(accepted.len() as u64, cancel)?;
+        self.begin_ids(accepted.len() as u64)?;
         let mut groups = Vec::new();
         for run in accepted {
             self.add(run);
@@ -222,17 +201,17 @@ impl<'a> IngestJob<'a> {
 
     /// Takes ids for the next runs. If another writer has taken ids in between, the next runs begin new files, so that
     /// no file has ids on both sides of another file's.
-    fn begin_ids(&mut self, count: u64, cancel: &CancellationToken) -> Result<()> {
+    fn begin_ids(&mut self, count: u64) -> Result<()> {
         if count == 0 {
             return Ok(());
         }
-        let first = self.ids.take(count, cancel)?;
+        let first = self.ids.take(count, self.pipeline.cancel)?;
         if self.ingested.report.accepted > 0 && first != self.ingested.next_run_id {
             let mut groups = Vec::new();
             self.cut(&mut groups);
-            let encoded = self.encode(&groups, cancel)?;
-            self.send(groups, encoded, cancel)?;
-            self.send_rows(cancel)?;
+            let encoded = self.encode(&groups)?;
+            self.send(groups, encoded)?;
+            self.send_rows()?;
             self.sender.end_files()?;
         }
         self.ingested.next_run_id = first;
@@ -255,7 +234,7 @@ impl<'a> IngestJob<'a> {
     }
 
     /// Encodes row groups in parallel. A group whose runs have no steps is left out.
-    fn encode(&self, groups: &[Vec<IngestedRun>], cancel: &CancellationToken) -> Result<Vec<EncodedRowGroup>> {
+    fn encode(&self, groups: &[Vec<IngestedRun>]) -> Result<Vec<EncodedRowGroup>> {
         groups
             .par_iter()
             .filter(|runs| runs.iter().any(|ingested| ingested.run.num_steps() > 0))
@@ -264,7 +243,7 @@ impl<'a> IngestJob<'a> {
                     let part = part.iter().map(|ingested| (ingested.info.run_id, &ingested.run));
                     steps_batch(&part.collect::<Vec<_>>(), self.pipeline.version.phases)
                 });
-                self.steps.encode_parts(parts, cancel)
+                self.steps.encode_parts(parts, self.pipeline.cancel)
             })
             .collect()
     }

@@ -8,7 +8,6 @@
 use crate::archive::manifest::Manifest;
 use crate::archive::manifest::data_file::DataFile;
 use crate::archive::manifest::versions::{descending_name, number_of};
-use crate::archive::problem::damaged;
 use crate::archive::storage::Storage;
 use crate::archive::storage::queue::Queue;
 use crate::archive::table_name::TableName;
@@ -49,21 +48,16 @@ impl Reservation {
     fn last(storage: &Storage) -> Result<Option<Reservation>> {
         let mut path = IDS_FOLDER.to_owned();
         for _ in 0..5 {
-            let Some(name) = storage.first_name(IDS_FOLDER)? else { return Ok(None) };
+            let Some(name) = storage.first_names(IDS_FOLDER, 1)?.pop() else { return Ok(None) };
             path = format!("{IDS_FOLDER}/{name}");
             // An expiry may have removed the reservation, because there is a later one.
             let Some(bytes) = storage.read(&path)? else { continue };
             return match serde_json::from_slice::<Reservation>(&bytes) {
                 Ok(last) if last.name() == name => Ok(Some(last)),
-                _ => Err(damaged(
-                    &storage.path(&path),
-                    "reservation",
-                    "first_run_id as in the name, num_runs",
-                    "neither",
-                )),
+                _ => Err(storage.damaged(&path, "reservation", "first_run_id as in the name, num_runs", "neither")),
             };
         }
-        Err(damaged(&storage.path(&path), "reservation", "a file", "no file"))
+        Err(storage.damaged(&path, "reservation", "a file", "no file"))
     }
 }
 
@@ -130,7 +124,7 @@ pub(in crate::archive) fn next_run_id(storage: &Storage, newest: &Manifest) -> R
     let mut next = newest.next_run_id;
     for table in [TableName::Runs, TableName::Steps] {
         // New files begin with new ids, so they come last.
-        let names = storage.names(table.name(), &format!("{:010}", newest.next_run_id))?.unwrap_or_default();
+        let names = storage.names(table.name(), &format!("{:010}", newest.next_run_id))?;
         let last = names.iter().filter_map(|name| DataFile::last_run_id_of(name)).max();
         next = last.map_or(next, |last| next.max(u64::from(last) + 1));
     }

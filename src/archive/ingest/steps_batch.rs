@@ -1,15 +1,15 @@
 //! The steps of runs as rows of the table `steps`.
 
 use crate::archive::phases::{Phase, Phases};
-use crate::archive::schema::table_schema;
+use crate::archive::schema::{table_schema, text_dictionary};
 use crate::archive::table_name::TableName;
 use crate::board::Board;
 use crate::error::{Error, Result};
 use crate::run::Run;
-use crate::step_details::StepDetails;
+use crate::step_details::{StepDetail, StepDetails};
 use arrow::array::{
-    Array, ArrayRef, BooleanArray, DictionaryArray, Float32Array, Int32Array, Int32Builder, Int64Array, RecordBatch,
-    StringArray, StringDictionaryBuilder, UInt8Array, UInt16Array, UInt32Array, UInt64Array, new_null_array,
+    ArrayRef, BooleanArray, DictionaryArray, Float32Array, Int32Array, Int64Array, RecordBatch, StringArray,
+    StringDictionaryBuilder, UInt8Array, UInt16Array, UInt32Array, UInt64Array, new_null_array,
 };
 use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Int32Type};
@@ -36,7 +36,7 @@ impl StepsBatchBuilder<'_> {
         let num_rows = runs.iter().map(|(_, run)| run.num_steps()).sum();
         let columns = StepsBatchBuilder { runs, num_rows };
         let boards: Vec<u64> = columns.joined(|run| bytemuck::cast_slice(run.boards()));
-        let masks = columns.tile_65536_masks();
+        let masks: Vec<u16> = columns.joined_or(Run::tile_65536_masks, |_| 0);
         let mut max_exp: Vec<u8> = boards.iter().map(|&board| Board(board).max_exp()).collect();
         max_exp.iter_mut().zip(&masks).filter(|(_, mask)| **mask != 0).for_each(|(exp, _)| *exp = 16);
         let phase_of: [i32; 32] = std::array::from_fn(|exp| phases.of_max_exp(exp.min(16) as u8) as i32);
@@ -46,13 +46,7 @@ impl StepsBatchBuilder<'_> {
         let legal: Vec<u8> = columns.joined(Run::ev_legal);
         let has_evs: Vec<bool> = columns.joined(Run::has_evs);
         let moves: Vec<u8> = columns.joined(|run| bytemuck::cast_slice(run.moves()));
-        let mut step_index: Vec<u32> = Vec::with_capacity(num_rows);
-        for (_, run) in runs {
-            match run.step_indices() {
-                None => step_index.extend(0..run.num_steps() as u32),
-                Some(indices) => step_index.extend_from_slice(indices),
-            }
-        }
+        let step_index: Vec<u32> = columns.joined_or(Run::step_indices, |index| index);
         let [up, down, left, right] = columns.evs(&legal, &has_evs);
         Ok(vec![
             columns.repeated(|&(run_id, _)| run_id),
@@ -65,7 +59,7 @@ impl StepsBatchBuilder<'_> {
             left,
             right,
             columns.board_evals(),
-            columns.valuation_types()?,
+            columns.valuation_types(),
             Arc::new(UInt8Array::from(legal)),
             Arc::new(BooleanArray::from(has_evs)),
             Arc::new(UInt8Array::from(max_exp)),
@@ -84,15 +78,16 @@ impl StepsBatchBuilder<'_> {
         column
     }
 
-    fn tile_65536_masks(&self) -> Vec<u16> {
-        let mut masks = Vec::with_capacity(self.num_rows);
+    /// Returns a column that some runs have in memory. The value in a step of any other run depends on its index.
+    fn joined_or<T: Copy>(&self, values: impl Fn(&Run) -> Option<&[T]>, default: impl Fn(u32) -> T) -> Vec<T> {
+        let mut column = Vec::with_capacity(self.num_rows);
         for (_, run) in self.runs {
-            match run.tile_65536_masks() {
-                Some(of_run) => masks.extend_from_slice(of_run),
-                None => masks.resize(masks.len() + run.num_steps(), 0),
+            match values(run) {
+                Some(values) => column.extend_from_slice(values),
+                None => column.extend((0..run.num_steps() as u32).map(&default)),
             }
         }
-        masks
+        column
     }
 
     /// Returns a bitmap of the known moves; `None` if all are known.
@@ -154,33 +149,29 @@ impl StepsBatchBuilder<'_> {
     }
 
     fn board_evals(&self) -> ArrayRef {
-        let has_evals = |(_, run): &NumberedRun<'_>| run.details().is_some_and(StepDetails::has_board_evals);
-        if !self.runs.iter().any(has_evals) {
+        if !self.have_details(StepDetails::has_board_evals) {
             return new_null_array(&DataType::Int32, self.num_rows);
         }
-        let mut column = Int32Builder::with_capacity(self.num_rows);
-        for run in self.runs.iter().map(|(_, run)| run) {
-            match run.details() {
-                Some(details) => column.extend((0..run.num_steps()).map(|step| details.get(step).board_eval)),
-                None => column.append_nulls(run.num_steps()),
-            }
-        }
-        Arc::new(column.finish())
+        Arc::new(self.details().map(|detail| detail.board_eval).collect::<Int32Array>())
     }
 
-    fn valuation_types(&self) -> Result<ArrayRef> {
-        let has_types = |(_, run): &NumberedRun<'_>| run.details().is_some_and(StepDetails::has_valuation_types);
-        let mut column = StringDictionaryBuilder::<Int32Type>::new();
-        if !self.runs.iter().any(has_types) {
-            return Ok(new_null_array(&column.finish().data_type().clone(), self.num_rows));
+    fn valuation_types(&self) -> ArrayRef {
+        if !self.have_details(StepDetails::has_valuation_types) {
+            return new_null_array(&text_dictionary(), self.num_rows);
         }
-        for run in self.runs.iter().map(|(_, run)| run) {
-            match run.details() {
-                Some(details) => column.extend((0..run.num_steps()).map(|step| details.get(step).valuation_type)),
-                None => column.append_nulls(run.num_steps()),
-            }
-        }
-        Ok(Arc::new(column.finish()))
+        Arc::new(self.details().map(|detail| detail.valuation_type).collect::<DictionaryArray<Int32Type>>())
+    }
+
+    fn have_details(&self, has: impl Fn(&StepDetails) -> bool) -> bool {
+        self.runs.iter().any(|(_, run)| run.details().is_some_and(&has))
+    }
+
+    /// Returns the details of all steps.
+    fn details(&self) -> impl Iterator<Item = StepDetail<'_>> {
+        self.runs.iter().flat_map(|(_, run)| {
+            let details = run.details();
+            (0..run.num_steps()).map(move |step| details.map(|details| details.get(step)).unwrap_or_default())
+        })
     }
 
     fn engines(&self) -> ArrayRef {

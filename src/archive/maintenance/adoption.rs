@@ -4,13 +4,13 @@
 //! it comes from the file with the smaller range of run ids. A file whose runs are all chosen, without a run of another
 //! file between them, is adopted as it is; the chosen rows of any other file are copied.
 
-use super::sound_file::{SoundFile, read_sound};
+use super::sound_file::SoundFile;
 use crate::archive::manifest::Manifest;
 use crate::archive::manifest::data_file::DataFile;
-use crate::archive::parquet::reader::{not_parquet, row_groups};
+use crate::archive::parquet::reader::row_groups;
+use crate::archive::parquet::row_views::run_facts;
 use crate::archive::parquet::writer::RowGroupEncoder;
 use crate::archive::parquet::writer_thread::TransactionFiles;
-use crate::archive::problem::damaged;
 use crate::archive::storage::Storage;
 use crate::archive::table_name::TableName;
 use crate::error::{Error, Result};
@@ -51,8 +51,7 @@ impl Part {
             let encoder = RowGroupEncoder::new(self.file.table)?;
             for batch in row_groups(storage, [&self.file]) {
                 let batch = batch?;
-                let ids = batch.column_by_name("run_id").and_then(|column| column.as_primitive_opt::<UInt32Type>());
-                let ids = ids.ok_or_else(|| not_parquet(storage, &self.file, "run_id of another type"))?;
+                let ids = batch.column(0).as_primitive::<UInt32Type>();
                 let chosen: BooleanArray = ids.values().iter().map(|id| Some(self.run_ids.contains(id))).collect();
                 let rows = filter_record_batch(&batch, &chosen).map_err(Error::other)?;
                 if rows.num_rows() > 0 {
@@ -89,7 +88,13 @@ impl Adoption {
         let is_lost = |table, id| missing.iter().any(|file| file.table == table && has_in_range(file, id));
         let steps_of =
             |id: &u32, count: &u32| of_table(TableName::Steps).find(|steps| steps.num_steps.get(id) == Some(count));
-        let KnownRuns { num_steps: known, mut digests } = KnownRuns::read(storage, target)?;
+        let (mut known, mut digests) = (BTreeMap::new(), HashSet::new());
+        for batch in row_groups(storage, target.files(TableName::Runs)) {
+            for (run, _) in run_facts(&batch?)? {
+                known.insert(run.run_id, run.num_steps);
+                digests.insert(run.digest);
+            }
+        }
         let (mut runs, mut steps) = (Sources::new(), Sources::new());
         let mut adoption = Adoption::default();
         for found in of_table(TableName::Runs) {
@@ -191,26 +196,4 @@ fn has_in_range(file: &DataFile, id: u32) -> bool {
 /// Returns whether a file of the version lies between two run ids.
 fn is_between(target: &Manifest, table: TableName, first: u32, last: u32) -> bool {
     target.files(table).any(|file| first < file.first_run_id && file.last_run_id < last)
-}
-
-/// The runs of a version.
-#[derive(Default)]
-struct KnownRuns {
-    num_steps: BTreeMap<u32, u32>,
-    digests: HashSet<[u8; 32]>,
-}
-
-impl KnownRuns {
-    fn read(storage: &Storage, target: &Manifest) -> Result<KnownRuns> {
-        let mut known = KnownRuns::default();
-        for file in target.files(TableName::Runs) {
-            let Some(found) = read_sound(storage, file.table, &file.path)? else {
-                let (expected, found) = ("the content that its name says", "other content");
-                return Err(damaged(&storage.path(&file.path), "content", expected, found));
-            };
-            known.num_steps.extend(found.num_steps);
-            known.digests.extend(found.digests);
-        }
-        Ok(known)
-    }
 }

@@ -3,13 +3,13 @@
 //! Files that are neighbours in the order of run ids are merged, with row groups of full size. The old files are
 //! compared with their checksums when they are read. An ingest merges the last small files, if there are too many.
 
+use crate::archive::archive::Archive;
 use crate::archive::manifest::data_file::DataFile;
 use crate::archive::manifest::transaction::{Patience, transact};
 use crate::archive::manifest::{Manifest, Operation};
 use crate::archive::parquet::reader::row_groups;
 use crate::archive::parquet::writer::{FILE_STEPS, ROW_GROUP_STEPS, RowGroupEncoder};
 use crate::archive::parquet::writer_thread::{RowGroupSender, TransactionFiles};
-use crate::archive::problem::damaged;
 use crate::archive::storage::Storage;
 use crate::archive::table_name::TableName;
 use crate::error::{Error, ErrorKind, Result};
@@ -21,9 +21,9 @@ use arrow::compute::concat_batches;
 use derive_setters::Setters;
 use rayon::ThreadPool;
 use std::time::Duration;
-use tracing::warn;
+use tracing::{info, warn};
 
-/// Options of [`Archive::compact`](crate::archive::Archive::compact).
+/// Options of [`Archive::compact`].
 ///
 /// Set fields with the `with_*` methods: `CompactOptions::default().with_workers(4)`.
 #[derive(Clone, Debug, Setters)]
@@ -43,9 +43,8 @@ impl Default for CompactOptions {
 }
 
 /// The result of a compaction.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
-#[derive(serde::Serialize)]
 pub struct CompactReport {
     /// The number of files before.
     pub files_before: u64,
@@ -59,26 +58,40 @@ pub struct CompactReport {
     pub num_rows: u64,
 }
 
-pub(in crate::archive) fn compact(
-    storage: &Storage,
-    seen: &Manifest,
-    options: &CompactOptions,
-    progress: &dyn Progress,
-    cancel: &CancellationToken,
-) -> Result<(CompactReport, Manifest)> {
-    if options.file_rows == 0 {
-        return Err(Error::argument("file_rows", "at least 1", 0));
+impl Archive {
+    /// Merges small data files, such as those of hourly ingests, into files of full size, and commits the
+    /// result.
+    ///
+    /// The rows, their order and their ids stay the same. No file is removed: older versions need the small
+    /// files until [`expire`](Archive::expire) drops these versions.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Damaged`] if a file cannot be read back. [`ErrorKind::Conflict`], [`ErrorKind::Cancelled`],
+    /// [`ErrorKind::Io`], [`ErrorKind::Unconfirmed`].
+    pub fn compact(
+        &mut self,
+        options: &CompactOptions,
+        progress: &dyn Progress,
+        cancel: &CancellationToken,
+    ) -> Result<CompactReport> {
+        if options.file_rows == 0 {
+            return Err(Error::argument("file_rows", "at least 1", 0));
+        }
+        let threads = pool("compact", options.workers)?;
+        let merge = Merge { storage: &self.storage, threads: &threads, progress, cancel };
+        let plan: &Plan<'_> = &|newest, table| plan(newest, table, options.file_rows);
+        let (report, manifest) = merge.run(&self.manifest, Patience::default(), plan)?;
+        info!(
+            target: "a2store::maintenance",
+            archive = %self.path().display(),
+            files_before = report.files_before,
+            files_after = report.files_after,
+            rows = report.num_rows,
+            "compact ended"
+        );
+        self.manifest = manifest.into();
+        Ok(report)
     }
-    let threads = pool("compact", options.workers)?;
-    merge(
-        storage,
-        seen,
-        Patience::default(),
-        &threads,
-        &|newest, table| plan(newest, table, options.file_rows),
-        progress,
-        cancel,
-    )
 }
 
 /// Merges the last small files of an archive, if a version has too many. Returns the new version, or the one before: the
@@ -102,7 +115,7 @@ pub(in crate::archive) fn merge_small(
         return version;
     }
     let patience = Patience { wait: Duration::ZERO, attempts: 3 };
-    match merge(storage, &version, patience, threads, plan, &(), cancel) {
+    match (Merge { storage, threads, progress: &(), cancel }).run(&version, patience, plan) {
         Ok((_, merged)) if (merged.num_runs, merged.next_run_id) == (version.num_runs, version.next_run_id) => merged,
         // Another writer is at work, or will merge the files.
         Err(error) if matches!(error.kind(), ErrorKind::Cancelled | ErrorKind::Conflict { .. }) => version,
@@ -118,41 +131,97 @@ pub(in crate::archive) fn merge_small(
 /// Returns groups of files of a table, each to be merged into one file.
 type Plan<'p> = dyn for<'a> Fn(&'a Manifest, TableName) -> Vec<Vec<&'a DataFile>> + 'p;
 
-/// Makes a version in which each group of files that `plan` returns is one file.
-fn merge(
-    storage: &Storage,
-    seen: &Manifest,
-    patience: Patience,
-    threads: &ThreadPool,
-    plan: &Plan<'_>,
-    progress: &dyn Progress,
-    cancel: &CancellationToken,
-) -> Result<(CompactReport, Manifest)> {
-    let prepare = |newest: &Manifest| {
-        let groups: Vec<Vec<&DataFile>> = TableName::ALL.into_iter().flat_map(|table| plan(newest, table)).collect();
-        let (files_before, bytes_before) = sizes(&newest.files);
-        let num_rows = groups.iter().flatten().map(|file| file.num_rows).sum();
-        let mut report = CompactReport {
-            files_before,
-            files_after: files_before,
-            bytes_before,
-            bytes_after: bytes_before,
-            num_rows,
+/// A merge of files.
+struct Merge<'a> {
+    storage: &'a Storage,
+    threads: &'a ThreadPool,
+    progress: &'a dyn Progress,
+    cancel: &'a CancellationToken,
+}
+
+impl Merge<'_> {
+    /// Makes a version in which each group of files that `plan` returns is one file.
+    fn run(&self, seen: &Manifest, patience: Patience, plan: &Plan<'_>) -> Result<(CompactReport, Manifest)> {
+        let prepare = |newest: &Manifest| {
+            let groups: Vec<Vec<&DataFile>> =
+                TableName::ALL.into_iter().flat_map(|table| plan(newest, table)).collect();
+            let (files_before, bytes_before) = sizes(&newest.files);
+            let num_rows = groups.iter().flatten().map(|file| file.num_rows).sum();
+            let mut report = CompactReport {
+                files_before,
+                files_after: files_before,
+                bytes_before,
+                bytes_after: bytes_before,
+                num_rows,
+            };
+            if groups.is_empty() {
+                return Ok((None, report));
+            }
+            let mut next = newest.next(Operation::Compact);
+            self.progress.begin("compact", Unit::Rows, num_rows);
+            let rewritten = self.threads.install(|| self.rewrite(&next, &groups));
+            self.progress.end();
+            let removed = groups.iter().flatten().map(|file| file.path.clone()).collect();
+            next.replace(&removed, rewritten?);
+            (report.files_after, report.bytes_after) = sizes(&next.files);
+            Ok((Some(next), report))
         };
-        if groups.is_empty() {
-            return Ok((None, report));
+        let outcome = transact(self.storage, seen, patience, self.cancel, prepare, |_, _, _| Ok(true))?;
+        Ok((outcome.value, outcome.manifest))
+    }
+
+    /// Writes each group as one file. If anything fails, removes all files.
+    fn rewrite(&self, version: &Manifest, groups: &[Vec<&DataFile>]) -> Result<Vec<DataFile>> {
+        let mut added = Vec::new();
+        let outcome = groups.iter().try_for_each(|group| {
+            let model = group[0].model.as_deref();
+            let output = TransactionFiles { storage: self.storage, version, model, file_rows: u64::MAX };
+            let (_, files) = output.write(self.cancel, |sender| self.copy(group, sender))?;
+            let expected: u64 = group.iter().map(|file| file.num_rows).sum();
+            let found: u64 = files.iter().map(|file| file.num_rows).sum();
+            added.extend(files);
+            if found != expected {
+                return Err(self.storage.damaged(group[0].table.name(), "number of rows", expected, found));
+            }
+            Ok(())
+        });
+        if outcome.is_err() {
+            added.iter().for_each(|file: &DataFile| drop(self.storage.remove(&file.path)));
         }
-        let mut next = newest.next(Operation::Compact);
-        progress.begin("compact", Unit::Rows, num_rows);
-        let rewritten = threads.install(|| rewrite(storage, &next, &groups, progress, cancel));
-        progress.end();
-        let removed = groups.iter().flatten().map(|file| file.path.clone()).collect();
-        next.replace(&removed, rewritten?);
-        (report.files_after, report.bytes_after) = sizes(&next.files);
-        Ok((Some(next), report))
-    };
-    let outcome = transact(storage, seen, patience, cancel, prepare, |_, _, _| Ok(true))?;
-    Ok((outcome.value, outcome.manifest))
+        outcome.map(|()| added)
+    }
+
+    /// Encodes the rows of several files as row groups of full size. Small row groups hold whole runs, so the
+    /// merged ones do too.
+    fn copy(&self, files: &[&DataFile], sender: &RowGroupSender) -> Result<()> {
+        let table = files[0].table;
+        let encoder = RowGroupEncoder::new(table)?;
+        let mut source = row_groups(self.storage, files.iter().copied());
+        let mut next = self.gather(&mut source)?;
+        while let Some(batch) = next {
+            let (encoded, following) = rayon::join(|| encoder.encode(&batch, self.cancel), || self.gather(&mut source));
+            sender.send(table, encoded?)?;
+            next = following?;
+        }
+        Ok(())
+    }
+
+    /// Returns enough rows for the next row group; `None` at the end.
+    fn gather(&self, source: &mut (impl Iterator<Item = Result<RecordBatch>> + Send)) -> Result<Option<RecordBatch>> {
+        let mut batches = Vec::new();
+        let mut num_rows = 0;
+        while num_rows < ROW_GROUP_STEPS
+            && let Some(batch) = source.next().transpose()?
+        {
+            self.cancel.check()?;
+            num_rows += batch.num_rows();
+            self.progress.advance(batch.num_rows() as u64);
+            batches.push(batch);
+        }
+        let Some(first) = batches.first() else { return Ok(None) };
+        let joined = concat_batches(&first.schema(), &batches);
+        joined.map(Some).map_err(Error::other)
+    }
 }
 
 /// Returns the number of small files of a table from which an ingest merges the last ones. A writer that opens an archive
@@ -207,77 +276,6 @@ fn plan(manifest: &Manifest, table: TableName, file_rows: u64) -> Vec<Vec<&DataF
     }
     groups.retain(|group| group.len() > 1);
     groups
-}
-
-/// Writes each group as one file. If anything fails, removes all files.
-fn rewrite(
-    storage: &Storage,
-    version: &Manifest,
-    groups: &[Vec<&DataFile>],
-    progress: &dyn Progress,
-    cancel: &CancellationToken,
-) -> Result<Vec<DataFile>> {
-    let mut added = Vec::new();
-    let outcome = groups.iter().try_for_each(|group| {
-        let (table, model) = (group[0].table, group[0].model.as_deref());
-        let output = TransactionFiles { storage, version, model, file_rows: u64::MAX };
-        let (_, files) = output.write(cancel, |sender| copy(storage, table, group, sender, progress, cancel))?;
-        let expected: u64 = group.iter().map(|file| file.num_rows).sum();
-        let found: u64 = files.iter().map(|file| file.num_rows).sum();
-        added.extend(files);
-        if found != expected {
-            let path = storage.path(table.name());
-            return Err(damaged(&path, "number of rows", expected.to_string(), found.to_string()));
-        }
-        Ok(())
-    });
-    if outcome.is_err() {
-        added.iter().for_each(|file: &DataFile| drop(storage.remove(&file.path)));
-    }
-    outcome.map(|()| added)
-}
-
-/// Encodes the rows of several files as row groups of full size. Small row groups hold whole runs, so the
-/// merged ones do too.
-fn copy(
-    storage: &Storage,
-    table: TableName,
-    files: &[&DataFile],
-    sender: &RowGroupSender,
-    progress: &dyn Progress,
-    cancel: &CancellationToken,
-) -> Result<()> {
-    let encoder = RowGroupEncoder::new(table)?;
-    let mut source = row_groups(storage, files.iter().copied());
-    let mut next = gather(&mut source, progress, cancel)?;
-    while let Some(batch) = next {
-        let (encoded, following) =
-            rayon::join(|| encoder.encode(&batch, cancel), || gather(&mut source, progress, cancel));
-        sender.send(table, encoded?)?;
-        next = following?;
-    }
-    Ok(())
-}
-
-/// Returns enough rows for the next row group; `None` at the end.
-fn gather(
-    source: &mut (impl Iterator<Item = Result<RecordBatch>> + Send),
-    progress: &dyn Progress,
-    cancel: &CancellationToken,
-) -> Result<Option<RecordBatch>> {
-    let mut batches = Vec::new();
-    let mut num_rows = 0;
-    while num_rows < ROW_GROUP_STEPS
-        && let Some(batch) = source.next().transpose()?
-    {
-        cancel.check()?;
-        num_rows += batch.num_rows();
-        progress.advance(batch.num_rows() as u64);
-        batches.push(batch);
-    }
-    let Some(first) = batches.first() else { return Ok(None) };
-    let joined = concat_batches(&first.schema(), &batches);
-    joined.map(Some).map_err(Error::other)
 }
 
 #[cfg(test)]

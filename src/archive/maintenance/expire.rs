@@ -3,6 +3,7 @@
 //! First a new version drops the old ones, then their files are removed: data files before manifests, because the
 //! manifests say which data files are no longer needed. An interrupted `expire` is continued by the next one.
 
+use crate::archive::archive::Archive;
 use crate::archive::ingest::run_ids::IDS_FOLDER;
 use crate::archive::manifest::tags::{TAGS_FOLDER, tags};
 use crate::archive::manifest::transaction::{Patience, TransactionOutcome, transact};
@@ -10,7 +11,7 @@ use crate::archive::manifest::versions::{VERSIONS_FOLDER, Versions, manifest_pat
 use crate::archive::manifest::{Manifest, Operation};
 use crate::archive::storage::{ListedFile, Storage};
 use crate::archive::table_name::TableName;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{ErrorKind, Result};
 use crate::system::cancellation::CancellationToken;
 use crate::system::clock;
 use crate::system::publish::Staged;
@@ -18,8 +19,9 @@ use chrono::DateTime;
 use derive_setters::Setters;
 use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
+use tracing::info;
 
-/// Options of [`Archive::expire`](crate::archive::Archive::expire).
+/// Options of [`Archive::expire`].
 ///
 /// Set fields with the `with_*` methods: `ExpireOptions::default().with_dry_run(true)`.
 #[derive(Clone, Debug, Setters)]
@@ -46,9 +48,8 @@ impl Default for ExpireOptions {
 }
 
 /// The result of an expiry or of a dry run.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
-#[derive(serde::Serialize)]
 pub struct ExpireReport {
     /// The oldest version that can still be opened without a tag.
     pub first_version: u64,
@@ -65,102 +66,117 @@ pub struct ExpireReport {
     pub paths: Vec<String>,
 }
 
-pub(in crate::archive) fn expire(
-    storage: &Storage,
-    seen: &Manifest,
-    options: &ExpireOptions,
-    cancel: &CancellationToken,
-) -> Result<(ExpireReport, Manifest)> {
-    let now = storage.now();
-    let versions = Versions::new(storage);
-    let report_of = |newest: &Manifest| {
-        let first_version = first_kept(&versions, newest, now, options.older_than)?;
-        Ok::<_, Error>(ExpireReport { first_version, ..ExpireReport::default() })
-    };
-    // With a damaged tag, its version would be dropped.
-    tags(storage)?;
-    let sweep = Sweep { storage, versions: &versions, options, now };
-    if options.dry_run {
-        // A dry run changes nothing, so it needs no lock.
-        let newest = versions.newest()?;
-        let mut report = report_of(&newest)?;
-        sweep.find(&mut report, cancel)?;
-        return Ok((report, newest));
-    }
-    let prepare = |newest: &Manifest| {
-        let mut report = report_of(newest)?;
-        if report.first_version == newest.first_version {
-            sweep.find(&mut report, cancel)?;
-            if report.num_files == 0 {
-                return Ok((None, report));
+impl Archive {
+    /// Drops versions that were replaced long ago, and removes their manifests and the data files that no remaining
+    /// version needs.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`], [`ErrorKind::Cancelled`], [`ErrorKind::Io`], [`ErrorKind::Unconfirmed`].
+    pub fn expire(&mut self, options: &ExpireOptions, cancel: &CancellationToken) -> Result<ExpireReport> {
+        let (storage, versions) = (&self.storage, Versions::new(&self.storage));
+        // With a damaged tag, its version would be dropped.
+        tags(storage)?;
+        let sweep = Sweep { storage, versions, options, now: storage.now(), cancel };
+        let (report, manifest) = match options.dry_run {
+            // A dry run changes nothing, so it needs no lock.
+            true => {
+                let newest = sweep.versions.newest()?;
+                (sweep.find(sweep.first_kept(&newest)?)?, newest)
             }
-        }
-        let mut next = newest.next(Operation::Expire);
-        next.first_version = report.first_version;
-        // Times in this format are in the order of their text. An earlier expiry may have had a shorter grace.
-        next.unlisted_before = now.checked_sub(options.grace).map(clock::text).max(next.unlisted_before);
-        Ok((Some(next), report))
-    };
-    let outcome = transact(storage, seen, Patience::default(), cancel, prepare, |_, _, _| Ok(true))?;
-    // The lock is held until the end.
-    let TransactionOutcome { manifest, value: mut report, lock } = outcome;
-    if manifest.operation == Operation::Expire && manifest.first_version == report.first_version {
-        // A writer may have listed some of these files before the new version.
-        report = ExpireReport { first_version: report.first_version, ..ExpireReport::default() };
-        sweep.find(&mut report, cancel)?;
+            false => sweep.expire(&self.manifest)?,
+        };
+        info!(
+            target: "a2store::maintenance",
+            archive = %self.path().display(),
+            dry_run = options.dry_run,
+            versions = report.num_versions,
+            files = report.num_files,
+            bytes = report.num_bytes,
+            "expire ended"
+        );
+        self.manifest = manifest.into();
+        Ok(report)
     }
-    for path in &report.paths {
-        cancel.check()?;
-        storage.remove(path)?;
-    }
-    drop(lock);
-    Ok((report, manifest))
 }
 
-/// Returns the oldest version that was still the newest at `now - older_than`.
-fn first_kept(versions: &Versions, newest: &Manifest, now: SystemTime, older_than: Duration) -> Result<u64> {
-    let first_version = newest.first_version;
-    let Some(cutoff) = now.checked_sub(older_than) else { return Ok(first_version) };
-    let made_before = |manifest: &Manifest| {
-        DateTime::parse_from_rfc3339(&manifest.time).is_ok_and(|time| SystemTime::from(time) <= cutoff)
-    };
-    if made_before(newest) {
-        return Ok(newest.version);
-    }
-    // A version is replaced when the next one is made, so one version was the newest at the cutoff.
-    for version in versions.list()? {
-        if (first_version..newest.version).contains(&version)
-            // The manifest of a damaged version has no time, so an earlier one decides.
-            && let Ok(Some(manifest)) = versions.read(version)
-            && made_before(&manifest)
-        {
-            return Ok(version);
-        }
-    }
-    Ok(first_version)
-}
-
+/// An expiry: finding and removing what is old.
 struct Sweep<'a> {
     storage: &'a Storage,
-    versions: &'a Versions,
+    versions: Versions,
     options: &'a ExpireOptions,
     now: SystemTime,
+    cancel: &'a CancellationToken,
 }
 
 impl Sweep<'_> {
-    /// Adds to a report all files that can be removed.
-    fn find(&self, report: &mut ExpireReport, cancel: &CancellationToken) -> Result<()> {
+    fn expire(&self, seen: &Manifest) -> Result<(ExpireReport, Manifest)> {
+        let prepare = |newest: &Manifest| {
+            let first_version = self.first_kept(newest)?;
+            let mut report = ExpireReport { first_version, ..ExpireReport::default() };
+            if first_version == newest.first_version {
+                report = self.find(first_version)?;
+                if report.num_files == 0 {
+                    return Ok((None, report));
+                }
+            }
+            let mut next = newest.next(Operation::Expire);
+            next.first_version = first_version;
+            // Times in this format are in the order of their text. An earlier expiry may have had a shorter grace.
+            next.unlisted_before = self.now.checked_sub(self.options.grace).map(clock::text).max(next.unlisted_before);
+            Ok((Some(next), report))
+        };
+        let outcome = transact(self.storage, seen, Patience::default(), self.cancel, prepare, |_, _, _| Ok(true))?;
+        // The lock is held until the end.
+        let TransactionOutcome { manifest, value: mut report, lock } = outcome;
+        if manifest.operation == Operation::Expire && manifest.first_version == report.first_version {
+            // A writer may have listed some of these files before the new version.
+            report = self.find(report.first_version)?;
+        }
+        for path in &report.paths {
+            self.cancel.check()?;
+            self.storage.remove(path)?;
+        }
+        drop(lock);
+        Ok((report, manifest))
+    }
+
+    /// Returns the oldest version that was still the newest at `now - older_than`.
+    fn first_kept(&self, newest: &Manifest) -> Result<u64> {
+        let first_version = newest.first_version;
+        let Some(cutoff) = self.now.checked_sub(self.options.older_than) else { return Ok(first_version) };
+        let made_before = |manifest: &Manifest| {
+            DateTime::parse_from_rfc3339(&manifest.time).is_ok_and(|time| SystemTime::from(time) <= cutoff)
+        };
+        if made_before(newest) {
+            return Ok(newest.version);
+        }
+        // A version is replaced when the next one is made, so one version was the newest at the cutoff.
+        for version in self.versions.list()? {
+            if (first_version..newest.version).contains(&version)
+                // The manifest of a damaged version has no time, so an earlier one decides.
+                && let Ok(Some(manifest)) = self.versions.read(version)
+                && made_before(&manifest)
+            {
+                return Ok(version);
+            }
+        }
+        Ok(first_version)
+    }
+
+    /// Reports all files that can be removed if `first_version` is the oldest version without a tag.
+    fn find(&self, first_version: u64) -> Result<ExpireReport> {
+        let mut report = ExpireReport { first_version, ..ExpireReport::default() };
         let numbers = self.versions.list()?;
         // The new version is there, so a tag that is created from now on finds its version dropped.
         let mut tags = tags(self.storage)?;
-        tags.retain(|_, version| *version < report.first_version);
+        tags.retain(|_, version| *version < first_version);
         let tagged: HashSet<u64> = tags.values().copied().collect();
         report.tags = tags.into_keys().collect();
         let (mut kept, mut dropped) = (HashSet::new(), HashSet::new());
         let (mut is_damaged, mut manifests) = (false, Vec::new());
         self.versions.each(&numbers, |version, manifest| {
-            cancel.check()?;
-            let is_kept = version >= report.first_version || tagged.contains(&version);
+            self.cancel.check()?;
+            let is_kept = version >= first_version || tagged.contains(&version);
             match manifest {
                 Ok(manifest) => {
                     let paths = manifest.files.into_iter().map(|file| file.path);
@@ -175,8 +191,8 @@ impl Sweep<'_> {
             Ok(())
         })?;
         for table in TableName::ALL {
-            for entry in self.storage.list(table.name())?.unwrap_or_default() {
-                cancel.check()?;
+            for entry in self.storage.list(table.name())? {
+                self.cancel.check()?;
                 let path = format!("{table}/{}", entry.name);
                 if entry.name.ends_with(".parquet") && !kept.contains(&path) {
                     if !is_damaged && (dropped.contains(&path) || self.is_old(&entry)) {
@@ -190,19 +206,19 @@ impl Sweep<'_> {
             }
         }
         for folder in [VERSIONS_FOLDER, TAGS_FOLDER] {
-            let leftovers = self.storage.list(folder)?.unwrap_or_default();
+            let leftovers = self.storage.list(folder)?;
             let leftovers = leftovers.iter().filter(|entry| self.is_leftover(entry));
             report.paths.extend(leftovers.map(|entry| format!("{folder}/{}", entry.name)));
         }
         // The last reservation says which ids are free.
-        let mut reservations = self.storage.list(IDS_FOLDER)?.unwrap_or_default();
+        let mut reservations = self.storage.list(IDS_FOLDER)?;
         reservations.retain(|entry| !entry.name.starts_with('.'));
         reservations.sort_by(|a, b| a.name.cmp(&b.name));
         let old = reservations.iter().skip(1).filter(|entry| self.is_old(entry));
         report.paths.extend(old.map(|entry| format!("{IDS_FOLDER}/{}", entry.name)));
         report.num_versions = manifests.len() as u64;
         report.paths.extend(manifests);
-        Ok(())
+        Ok(report)
     }
 
     /// Returns whether the file is an old temporary file of a writer.

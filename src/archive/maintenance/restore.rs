@@ -5,18 +5,22 @@
 
 use super::adoption::Adoption;
 use super::sound_file::{SoundFile, read_sound};
+use crate::archive::archive::Archive;
 use crate::archive::ingest::run_ids::next_run_id;
 use crate::archive::manifest::data_file::DataFile;
+use crate::archive::manifest::tags::VersionName;
 use crate::archive::manifest::versions::{Publication, Versions, manifest_path};
 use crate::archive::manifest::{Manifest, Operation};
-use crate::archive::problem::damaged;
 use crate::archive::storage::Storage;
+use crate::archive::storage::storage_options::StorageOptions;
 use crate::archive::table_name::TableName;
 use crate::error::{Error, ErrorKind, Result};
 use crate::system::cancellation::CancellationToken;
 use crate::system::clock;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::path::Path;
 use std::time::Duration;
+use tracing::info;
 
 /// The result of a restore or of a dry run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -36,6 +40,54 @@ pub struct RestoreReport {
     pub done: bool,
 }
 
+impl Archive {
+    /// Makes a new version with the files of an older one, or with `None` of the newest sound version. With `dry_run`,
+    /// only reports the changes.
+    ///
+    /// The new version also adopts data files that no manifest lists, if they hold whole runs that the version does not
+    /// have. So nothing is lost with a damaged manifest. Damaged manifests that the new version replaces are removed.
+    /// An interrupted restore that is repeated ends in the same archive. On an object store, nothing else may write
+    /// meanwhile.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("games.a2");
+    /// use a2store::{Archive, CancellationToken, Phases};
+    /// use a2store::archive::{StorageOptions, VersionName};
+    /// Archive::create(&path, Phases::default())?;
+    /// let (options, cancel) = (StorageOptions::default(), CancellationToken::new());
+    /// let report = Archive::restore(&path, VersionName::Newest, false, &options, &cancel)?;
+    /// assert_eq!((report.version, report.new_version), (1, None)); // Nothing was damaged.
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotAnArchive`]. [`ErrorKind::VersionNotFound`]. [`ErrorKind::Damaged`] if the version is damaged, or
+    /// all versions are. [`ErrorKind::Argument`] for an unknown option of the object store. [`ErrorKind::Conflict`],
+    /// [`ErrorKind::Io`], [`ErrorKind::Cancelled`], [`ErrorKind::Unconfirmed`].
+    pub fn restore(
+        location: impl AsRef<Path>,
+        version: impl Into<VersionName>,
+        dry_run: bool,
+        options: &StorageOptions,
+        cancel: &CancellationToken,
+    ) -> Result<RestoreReport> {
+        let storage = Storage::new(location.as_ref(), options)?;
+        let version = Versions::new(&storage).resolve(version.into())?;
+        let report = restore(&storage, version, dry_run, cancel)?;
+        info!(
+            target: "a2store::maintenance",
+            archive = %location.as_ref().display(),
+            dry_run,
+            version = report.version,
+            new_version = report.new_version,
+            adopted_runs = report.adopted_runs,
+            "restore ended"
+        );
+        Ok(report)
+    }
+}
+
 pub(in crate::archive) fn restore(
     storage: &Storage,
     version: Option<u64>,
@@ -47,18 +99,21 @@ pub(in crate::archive) fn restore(
         true => None,
         false => versions.lock(Duration::from_secs(60), cancel)?,
     };
-    let present = Present::list(storage)?;
+    let mut present = Present::new();
+    for table in TableName::ALL {
+        present.extend(storage.data_files(table)?.into_iter().map(|path| (path, table)));
+    }
     let all = AllVersions::read(&versions, &present, cancel)?;
     let mut target = match version {
         None => all.newest.clone(),
         Some(version) => versions.open(Some(version))?,
     };
     // The version may have expired, without its files, in a version whose manifest is lost. Later files have its runs.
-    let missing: Vec<DataFile> = target.files.extract_if(.., |file| !present.has(file)).collect();
+    let missing: Vec<DataFile> = target.files.extract_if(.., |file| !present.contains_key(&file.path)).collect();
     let unlisted = all.unlisted(storage, &present, cancel)?;
     let adopted = Adoption::of(storage, &target, &missing, unlisted)?;
     if let Some(lost) = missing.iter().find(|lost| !adopted.replaces(lost)) {
-        return Err(damaged(&storage.path(&lost.path), "file", format!("{} bytes", lost.num_bytes), "no file"));
+        return Err(storage.damaged(&lost.path, "file", format!("{} bytes", lost.num_bytes), "no file"));
     }
     let mut report = RestoreReport {
         version: target.version,
@@ -68,28 +123,27 @@ pub(in crate::archive) fn restore(
         damaged: all.replaced.iter().copied().map(manifest_path).collect(),
         done: false,
     };
-    let is_newest_sound = all.newest.version == all.last;
-    if !dry_run {
-        // An interrupted restore may have published it.
-        versions.make_durable(all.newest.version)?;
+    let is_current =
+        all.newest.version == all.last && report.adopted.is_empty() && target.paths() == all.newest.paths();
+    report.new_version = (!is_current).then_some(all.last + 1);
+    if dry_run {
+        return Ok(report);
     }
-    if !(is_newest_sound && report.adopted.is_empty() && target.paths() == all.newest.paths()) {
+    // An interrupted restore may have published it.
+    versions.make_durable(all.newest.version)?;
+    if !is_current {
         let mut next = all.newest.next(Operation::Restore);
         next.version = all.last + 1;
         next.next_run_id = next_run_id(storage, &all.newest)?;
         next.first_version = all.first_version;
-        if !dry_run {
-            // An interrupted writer may have left a file before it was durable.
-            adopted.files.iter().try_for_each(|file| storage.sync(&file.path))?;
-            let folders: BTreeSet<TableName> = adopted.files.iter().map(|file| file.table).collect();
-            folders.into_iter().try_for_each(|table| storage.sync(table.name()))?;
-        }
-        let mut files: Vec<DataFile> = target.files.clone();
+        // An interrupted writer may have left a file before it was durable.
+        adopted.files.iter().try_for_each(|file| storage.sync(&file.path))?;
+        let folders: BTreeSet<TableName> = adopted.files.iter().map(|file| file.table).collect();
+        folders.into_iter().try_for_each(|table| storage.sync(table.name()))?;
+        let mut files = target.files;
         files.extend(adopted.files);
-        if !dry_run {
-            for part in &adopted.parts {
-                files.extend(part.copy(storage, &next, cancel)?);
-            }
+        for part in &adopted.parts {
+            files.extend(part.copy(storage, &next, cancel)?);
         }
         let (before, after): (_, HashSet<&str>) = (all.newest.paths(), files.iter().map(|file| &*file.path).collect());
         let removed = before.difference(&after).map(|&path| path.to_owned()).collect();
@@ -100,23 +154,21 @@ pub(in crate::archive) fn restore(
         next.next_run_id = next.next_run_id.max(last.unwrap_or_default());
         // A change that was prepared before may depend on runs that are gone.
         next.unlisted_before = next.unlisted_before.max(Some(clock::text(storage.now())));
-        report.new_version = Some(next.version);
-        if !dry_run {
-            cancel.check()?;
-            if !matches!(versions.publish(next)?, Publication::New(_)) {
-                let what = "another writer committed a version meanwhile".to_owned();
-                return Err(ErrorKind::Conflict { path: storage.root().to_path_buf(), what }.into());
-            }
+        cancel.check()?;
+        if !matches!(versions.publish(next)?, Publication::New(_)) {
+            let what = "another writer committed a version meanwhile".to_owned();
+            return Err(ErrorKind::Conflict { path: storage.root().to_path_buf(), what }.into());
         }
     }
-    if !dry_run {
-        for path in &report.damaged {
-            storage.remove(path)?;
-        }
-        report.done = report.new_version.is_some() || !report.damaged.is_empty();
+    for path in &report.damaged {
+        storage.remove(path)?;
     }
+    report.done = report.new_version.is_some() || !report.damaged.is_empty();
     Ok(report)
 }
+
+/// The paths of all data files that are there, with their tables.
+type Present = BTreeMap<String, TableName>;
 
 /// What the manifests of an archive say.
 struct AllVersions {
@@ -152,7 +204,7 @@ impl AllVersions {
                     if newest.is_none() || parent.as_ref() == Some(&manifest.txn) {
                         replaced.extend(broken);
                     }
-                    if !manifest.files.iter().all(|file| present.has(file)) {
+                    if !manifest.files.iter().all(|file| present.contains_key(&file.path)) {
                         // A version whose manifest is lost has dropped this one.
                         first_version = first_version.max(version + 1);
                     }
@@ -187,7 +239,7 @@ impl AllVersions {
     /// their run ids.
     fn unlisted(&self, storage: &Storage, present: &Present, cancel: &CancellationToken) -> Result<Vec<SoundFile>> {
         let mut unlisted = Vec::new();
-        for (table, path) in present.0.iter().filter(|(_, path)| !self.listed.contains(path)) {
+        for (path, table) in present.iter().filter(|(path, _)| !self.listed.contains(*path)) {
             cancel.check()?;
             if let Some(found) = read_sound(storage, *table, path)?
                 && found.archive_id == self.newest.archive_id
@@ -196,22 +248,5 @@ impl AllVersions {
             }
         }
         Ok(unlisted)
-    }
-}
-
-/// The paths of all data files that are there.
-struct Present(BTreeSet<(TableName, String)>);
-
-impl Present {
-    fn list(storage: &Storage) -> Result<Present> {
-        let mut present = BTreeSet::new();
-        for table in TableName::ALL {
-            present.extend(storage.data_files(table)?.into_iter().map(|path| (table, path)));
-        }
-        Ok(Present(present))
-    }
-
-    fn has(&self, file: &DataFile) -> bool {
-        self.0.contains(&(file.table, file.path.clone()))
     }
 }

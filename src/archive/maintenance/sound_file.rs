@@ -1,15 +1,14 @@
 //! Data files that a listing found, and what they say about themselves.
 
 use crate::archive::manifest::data_file::DataFile;
-use crate::archive::parquet::footer::group_run_ids;
-use crate::archive::parquet::input::guarded;
+use crate::archive::parquet::reader::group_run_ids;
 use crate::archive::schema::{ARCHIVE_KEY, SCHEMA_VERSION, SCHEMA_VERSION_KEY};
 use crate::archive::storage::Storage;
 use crate::archive::table_name::TableName;
 use crate::error::{Error, Result};
+use crate::system::process::catch_panic;
 use arrow::array::AsArray;
 use arrow::datatypes::UInt32Type;
-use arrow::error::ArrowError;
 use bytes::Bytes;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -46,32 +45,29 @@ pub(in crate::archive) fn read_sound(storage: &Storage, table: TableName, path: 
 
 /// Parses the content of a data file; returns `None` if another program wrote it.
 pub(in crate::archive) fn parse_sound(table: TableName, path: &str, bytes: &Bytes) -> Option<SoundFile> {
-    guarded(|| parse(table, path, bytes)).ok().flatten()
+    catch_panic(|| parse(table, path, bytes)).flatten()
 }
 
-fn parse(table: TableName, path: &str, bytes: &Bytes) -> Result<Option<SoundFile>, ArrowError> {
-    let builder = ParquetRecordBatchReaderBuilder::try_new(bytes.clone())?;
-    let Some((file, archive_id)) = facts(table, path, bytes, builder.metadata()) else { return Ok(None) };
+fn parse(table: TableName, path: &str, bytes: &Bytes) -> Option<SoundFile> {
+    let builder = ParquetRecordBatchReaderBuilder::try_new(bytes.clone()).ok()?;
+    let (file, archive_id) = facts(table, path, bytes, builder.metadata())?;
     let columns: &[&str] = if table == TableName::Runs { &["run_id", "num_steps", "digest"] } else { &["run_id"] };
     let mask = ProjectionMask::columns(builder.parquet_schema(), columns.iter().copied());
     let (mut num_steps, mut digests) = (BTreeMap::new(), Vec::new());
-    let mistyped = || ArrowError::SchemaError("a column of another type".into());
-    for batch in builder.with_projection(mask).build()? {
-        let batch = batch?;
-        let numbers =
-            |name: &str| batch.column_by_name(name).and_then(|column| column.as_primitive_opt::<UInt32Type>());
-        let ids = numbers("run_id").ok_or_else(mistyped)?.values();
+    for batch in builder.with_projection(mask).build().ok()? {
+        let batch = batch.ok()?;
+        let ids = batch.column_by_name("run_id")?.as_primitive_opt::<UInt32Type>()?.values();
         if table != TableName::Runs {
             ids.iter().for_each(|&run_id| *num_steps.entry(run_id).or_default() += 1);
             continue;
         }
-        num_steps.extend(ids.iter().copied().zip(numbers("num_steps").ok_or_else(mistyped)?.values().iter().copied()));
-        let column = batch.column_by_name("digest").and_then(|column| column.as_fixed_size_binary_opt());
-        for digest in column.ok_or_else(mistyped)?.iter() {
-            digests.push(digest.and_then(|digest| digest.try_into().ok()).ok_or_else(mistyped)?);
+        let counts = batch.column_by_name("num_steps")?.as_primitive_opt::<UInt32Type>()?.values();
+        num_steps.extend(ids.iter().copied().zip(counts.iter().copied()));
+        for digest in batch.column_by_name("digest")?.as_fixed_size_binary_opt()?.iter() {
+            digests.push(digest?.try_into().ok()?);
         }
     }
-    Ok(Some(SoundFile { file, archive_id, num_steps, digests }))
+    Some(SoundFile { file, archive_id, num_steps, digests })
 }
 
 /// Returns the entry of a file, and its archive; `None` for a file of another program.

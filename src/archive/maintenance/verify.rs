@@ -2,17 +2,20 @@
 
 use super::verify_tables::TablesVerifier;
 use super::verify_versions::VersionsCheck;
-use crate::archive::manifest::data_file::DataFile;
-use crate::archive::manifest::versions::is_manifest;
+use crate::archive::archive::Archive;
+use crate::archive::manifest::Manifest;
+use crate::archive::manifest::versions::VERSIONS_FOLDER;
 use crate::archive::problem::Problem;
 use crate::archive::storage::Storage;
+use crate::archive::storage::storage_options::StorageOptions;
 use crate::archive::table_name::TableName;
 use crate::error::{ErrorKind, Result};
 use crate::system::cancellation::CancellationToken;
 use crate::system::progress::{Progress, Unit};
 use crate::system::workers::pool;
 use serde::Serialize;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
+use std::path::Path;
 
 /// The result of a verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -39,57 +42,72 @@ pub struct VerifyReport {
 /// The maximum number of attempts when versions expire during a check.
 const ATTEMPTS: usize = 5;
 
-/// Verifies an archive. Repeats the check if the newest version expires meanwhile.
-pub(in crate::archive) fn verify(
-    storage: &Storage,
-    workers: Option<usize>,
-    progress: &dyn Progress,
-    cancel: &CancellationToken,
-) -> Result<VerifyReport> {
-    for _ in 0..ATTEMPTS {
-        let VersionsCheck { mut problems, newest, files, num_versions } = VersionsCheck::run(storage)?;
-        let newest = newest.as_ref();
-        let num_bytes = files.values().map(|file| file.num_bytes).sum();
-        let threads = pool("verify", workers)?;
-        progress.begin("verify", Unit::Bytes, num_bytes);
-        let tables = TablesVerifier::new(storage, newest, &files, progress, cancel);
-        let outcome = threads.install(|| tables.verify(&mut problems));
-        progress.end();
-        outcome?;
-        let unnamed_files = count_unnamed(storage, &files)?;
-        let gone: HashSet<String> = match problems.is_empty() {
-            true => HashSet::new(),
-            false => {
-                let again = VersionsCheck::run(storage)?;
-                problems.retain(|problem| !is_manifest(&problem.path) || again.problems.contains(problem));
-                files.keys().filter(|path| !again.files.contains_key(*path)).cloned().collect()
+impl Archive {
+    /// Checks an archive and reports every problem, including damage that keeps the archive from being opened.
+    ///
+    /// Checks the manifest of every version that has not expired, and every data file of these versions:
+    /// presence, length, checksum, number of rows and ids. Builds every run of the newest version that has a row in
+    /// `runs`, and compares it with its digest, with `runs.verified`, and with the rows that an ingest would write.
+    ///
+    /// `workers` is the number of threads; `None` = one per core.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotAnArchive`], [`ErrorKind::Cancelled`]. [`ErrorKind::Io`] if the location cannot be read.
+    /// [`ErrorKind::Argument`] for an unknown option of the object store. [`ErrorKind::Conflict`] if other processes
+    /// repeatedly replace and expire the newest version during the check. Problems of the archive are no error: the
+    /// report lists them.
+    pub fn verify(
+        location: impl AsRef<Path>,
+        workers: Option<usize>,
+        options: &StorageOptions,
+        progress: &dyn Progress,
+        cancel: &CancellationToken,
+    ) -> Result<VerifyReport> {
+        let storage = Storage::new(location.as_ref(), options)?;
+        // The check is repeated if the newest version expires meanwhile.
+        for _ in 0..ATTEMPTS {
+            let VersionsCheck { mut problems, newest, files, num_versions } = VersionsCheck::run(&storage)?;
+            let newest = newest.as_ref();
+            let num_bytes = files.values().map(|file| file.num_bytes).sum();
+            let threads = pool("verify", workers)?;
+            progress.begin("verify", Unit::Bytes, num_bytes);
+            let current = newest.map(Manifest::paths).unwrap_or_default();
+            let tables = TablesVerifier { storage: &storage, newest, files: &files, current, progress, cancel };
+            let outcome = threads.install(|| tables.verify(&mut problems));
+            progress.end();
+            outcome?;
+            let mut unnamed_files = 0;
+            for table in TableName::ALL {
+                let paths = storage.data_files(table)?;
+                unnamed_files += paths.iter().filter(|path| !files.contains_key(*path)).count() as u64;
             }
-        };
-        // Files that `expire` removed meanwhile are not reported. The newest version loses files only if a
-        // compaction also replaced them. Then its tables have not been compared with each other.
-        if newest.into_iter().flat_map(|newest| &newest.files).all(|file| !gone.contains(&file.path)) {
-            problems.retain(|problem| !gone.contains(&problem.path));
-            return Ok(VerifyReport {
-                problems,
-                version: newest.map_or(0, |newest| newest.version),
-                num_versions,
-                num_files: files.len() as u64,
-                num_bytes,
-                num_runs: newest.map_or(0, |newest| newest.num_runs),
-                num_steps: newest.map_or(0, |newest| newest.num_steps),
-                unnamed_files,
-            });
+            let gone: HashSet<String> = match problems.is_empty() {
+                true => HashSet::new(),
+                false => {
+                    let again = VersionsCheck::run(&storage)?;
+                    problems.retain(|problem| {
+                        !problem.path.starts_with(VERSIONS_FOLDER) || again.problems.contains(problem)
+                    });
+                    files.keys().filter(|path| !again.files.contains_key(*path)).cloned().collect()
+                }
+            };
+            // Files that `expire` removed meanwhile are not reported. The newest version loses files only if a
+            // compaction also replaced them. Then its tables have not been compared with each other.
+            if newest.into_iter().flat_map(|newest| &newest.files).all(|file| !gone.contains(&file.path)) {
+                problems.retain(|problem| !gone.contains(&problem.path));
+                return Ok(VerifyReport {
+                    problems,
+                    version: newest.map_or(0, |newest| newest.version),
+                    num_versions,
+                    num_files: files.len() as u64,
+                    num_bytes,
+                    num_runs: newest.map_or(0, |newest| newest.num_runs),
+                    num_steps: newest.map_or(0, |newest| newest.num_steps),
+                    unnamed_files,
+                });
+            }
         }
+        let what = format!("the newest version was replaced and expired while it was verified, {ATTEMPTS} times");
+        Err(ErrorKind::Conflict { path: storage.root().to_path_buf(), what }.into())
     }
-    let what = format!("the newest version was replaced and expired while it was verified, {ATTEMPTS} times");
-    Err(ErrorKind::Conflict { path: storage.root().to_path_buf(), what }.into())
-}
-
-/// Returns the number of data files that no version names.
-fn count_unnamed(storage: &Storage, files: &BTreeMap<String, DataFile>) -> Result<u64> {
-    let mut count = 0;
-    for table in TableName::ALL {
-        count += storage.data_files(table)?.iter().filter(|path| !files.contains_key(*path)).count() as u64;
-    }
-    Ok(count)
 }

@@ -104,28 +104,14 @@ fn check_order(
     let steps = has_steps.then(|| batch.column(1).as_primitive::<UInt32Type>().values());
     for (row, &run_id) in ids.iter().enumerate() {
         let step = steps.map_or(0, |steps| steps[row]);
-        let follows = match *last_row {
-            None => true,
-            Some((last_id, last_step)) if has_steps && run_id == last_id => {
-                // A row group holds whole runs, so no run continues in the next one.
-                step > last_step && row > 0
+        if let Some((last_id, last_step)) = last_row.replace((run_id, step)) {
+            // A row group holds whole runs, so no run continues in the next one.
+            let continues = has_steps && run_id == last_id && step > last_step && row > 0;
+            if !continues && run_id <= last_id {
+                let expected = "ascending run ids, and whole runs with ascending steps";
+                let found = format!("step {step} of run {run_id} after step {last_step} of run {last_id}");
+                findings.add_for_run(run_id, "order of rows", expected, found);
             }
-            Some((last_id, _)) => run_id > last_id,
-        };
-        if !follows {
-            let found = match *last_row {
-                Some((last_id, last_step)) => {
-                    format!("step {step} of run {run_id} after step {last_step} of run {last_id}")
-                }
-                None => format!("step {step} of run {run_id} at the beginning"),
-            };
-            findings.add_for_run(
-                run_id,
-                "order of rows",
-                "ascending run ids, and whole runs with ascending steps",
-                found,
-            );
         }
-        *last_row = Some((run_id, step));
     }
 }

@@ -25,27 +25,16 @@ use std::sync::{Mutex, PoisonError};
 
 /// A verifier of the data files of an archive.
 pub(in crate::archive) struct TablesVerifier<'a> {
-    storage: &'a Storage,
-    newest: Option<&'a Manifest>,
-    files: &'a BTreeMap<String, DataFile>,
+    pub(super) storage: &'a Storage,
+    pub(super) newest: Option<&'a Manifest>,
+    pub(super) files: &'a BTreeMap<String, DataFile>,
     /// The paths of the newest version's files.
-    current: HashSet<&'a str>,
-    progress: &'a dyn Progress,
-    cancel: &'a CancellationToken,
+    pub(super) current: HashSet<&'a str>,
+    pub(super) progress: &'a dyn Progress,
+    pub(super) cancel: &'a CancellationToken,
 }
 
-impl<'a> TablesVerifier<'a> {
-    pub(in crate::archive) fn new(
-        storage: &'a Storage,
-        newest: Option<&'a Manifest>,
-        files: &'a BTreeMap<String, DataFile>,
-        progress: &'a dyn Progress,
-        cancel: &'a CancellationToken,
-    ) -> TablesVerifier<'a> {
-        let current = newest.into_iter().flat_map(|newest| &newest.files).map(|file| file.path.as_str()).collect();
-        TablesVerifier { storage, newest, files, current, progress, cancel }
-    }
-
+impl TablesVerifier<'_> {
     /// Checks every data file, and whether `runs` and `steps` of the newest version agree. Adds to `problems`.
     pub(in crate::archive) fn verify(&self, problems: &mut Vec<Problem>) -> Result<()> {
         let facts: Mutex<HashMap<u32, RunFacts>> = Mutex::default();

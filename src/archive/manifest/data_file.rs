@@ -1,10 +1,7 @@
-//! The entry of a Parquet file in a manifest, its name, and the checksum of its content.
+//! The entry of a Parquet file in a manifest, and its name.
 
 use crate::archive::table_name::TableName;
-use crc32c::Crc32cReader;
 use serde::{Deserialize, Serialize};
-use std::fs::File;
-use std::io::{self, BufReader, Seek};
 
 /// A Parquet file of the archive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,14 +59,4 @@ impl DataFile {
     pub(in crate::archive) fn order(&self) -> impl Ord {
         (self.table, &self.model, self.first_run_id)
     }
-}
-
-/// Returns the CRC32C and the length of a file.
-pub(in crate::archive) fn checksum(mut file: &File) -> io::Result<(u32, u64)> {
-    file.rewind()?;
-    // Small files get a small buffer.
-    let buffer_len = file.metadata()?.len().min(1 << 20) as usize;
-    let mut reader = BufReader::with_capacity(buffer_len, Crc32cReader::new(file));
-    let num_bytes = io::copy(&mut reader, &mut io::sink())?;
-    Ok((reader.get_ref().crc32c(), num_bytes))
 }

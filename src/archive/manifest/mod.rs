@@ -5,7 +5,7 @@
 //! JSON, and its bytes can be checked without parsing them.
 
 pub(in crate::archive) mod data_file;
-pub(in crate::archive) mod tagging;
+mod tagging;
 pub(in crate::archive) mod tags;
 pub(in crate::archive) mod transaction;
 pub(in crate::archive) mod versions;
@@ -105,14 +105,7 @@ impl Operation {
     /// Returns `"create"`, `"ingest"`, `"compact"`, `"expire"`, `"restore"` or `"annotate"`.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        match self {
-            Operation::Create => "create",
-            Operation::Ingest => "ingest",
-            Operation::Compact => "compact",
-            Operation::Expire => "expire",
-            Operation::Restore => "restore",
-            Operation::Annotate => "annotate",
-        }
+        ["create", "ingest", "compact", "expire", "restore", "annotate"][self as usize]
     }
 }
 

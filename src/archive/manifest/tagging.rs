@@ -1,65 +1,80 @@
-//! Tagging versions, and finding the version that a tag names.
+//! Tagging versions.
 
-use super::tags::{self, TAGS_FOLDER, VersionName};
+use super::tags::{TAGS_FOLDER, check_name, create, path_of, tags, unknown};
 use super::versions::Versions;
-use crate::archive::storage::Storage;
+use crate::archive::archive::Archive;
 use crate::error::{Error, ErrorKind, Result};
 use crate::system::publish::Published;
 use std::collections::BTreeMap;
 
-/// Returns the number of a version; `None` for the newest.
-pub(in crate::archive) fn resolve(storage: &Storage, version: VersionName) -> Result<Option<u64>> {
-    let name = match version {
-        VersionName::Newest => return Ok(None),
-        VersionName::Number(number) => return Ok(Some(number)),
-        VersionName::Tag(name) => name,
-    };
-    // A location without an archive has no tags, which is not the problem.
-    Versions::new(storage).list()?;
-    let tags = tags::tags(storage)?;
-    tags.get(&name).copied().map(Some).ok_or_else(|| unknown("version", &tags, &name))
-}
-
-/// Gives a version a name.
-pub(in crate::archive) fn tag(storage: &Storage, name: &str, version: u64) -> Result<()> {
-    tags::check_name(name)?;
-    let versions = Versions::new(storage);
-    versions.open(Some(version))?;
-    let is_new = tags::create(storage, name, version)? == Published::New;
-    if !is_new {
-        // Its writer may have been interrupted before the tag was durable.
-        storage.sync(TAGS_FOLDER)?;
-    }
-    // An expiry that began before the tag was there may have dropped the version.
-    let newest = versions.newest()?;
-    let mut tags = tags::tags(storage)?;
-    let known = tags.remove(name);
-    let is_dropped = version < newest.first_version && !tags.values().any(|&tagged| tagged == version);
-    match (is_new, is_dropped) {
-        (_, false) if known == Some(version) => Ok(()),
-        (true, true) => {
-            tags::remove(storage, name)?;
-            let (path, oldest) = (storage.root().to_path_buf(), newest.first_version);
-            Err(ErrorKind::VersionNotFound { path, version, oldest, newest: newest.version }.into())
+impl Archive {
+    /// Names a version, so that [`expire`](Archive::expire) keeps it. `None` is the version of this view. A name that the
+    /// version already has is no error.
+    ///
+    /// A name has 1 to 100 letters, digits and `-_.`. It does not consist of digits only, and begins with no dot.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("games.a2");
+    /// use a2store::{Archive, Phases};
+    /// use a2store::archive::StorageOptions;
+    /// let archive = Archive::create(&path, Phases::default())?;
+    /// archive.tag("baseline-3", None)?;
+    /// let same = Archive::open_with(&path, "baseline-3", &StorageOptions::default())?;
+    /// assert_eq!((same.version(), same.tags()?["baseline-3"]), (1, 1));
+    /// assert_eq!(archive.untag("baseline-3")?, 1);
+    /// # Ok::<(), a2store::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::Argument`] for such a name, or if another version has it. [`ErrorKind::VersionNotFound`] if the
+    /// version has expired. [`ErrorKind::Io`].
+    pub fn tag(&self, name: &str, version: Option<u64>) -> Result<()> {
+        let (storage, version) = (&self.storage, version.unwrap_or(self.version()));
+        check_name(name)?;
+        let versions = Versions::new(storage);
+        versions.open(Some(version))?;
+        let is_new = create(storage, name, version)? == Published::New;
+        if !is_new {
+            // Its writer may have been interrupted before the tag was durable.
+            storage.sync(TAGS_FOLDER)?;
         }
-        // If the version has expired, this tag may keep it, or its writer may be about to remove the tag.
-        _ => {
-            let found = known.map_or("a removed tag".into(), |known| format!("{name}, the tag of version {known}"));
-            Err(Error::argument("name", "a new name", found))
+        // An expiry that began before the tag was there may have dropped the version.
+        let newest = versions.newest()?;
+        let mut tags = self.tags()?;
+        let known = tags.remove(name);
+        let is_dropped = version < newest.first_version && !tags.values().any(|&tagged| tagged == version);
+        match (is_new, is_dropped) {
+            (_, false) if known == Some(version) => Ok(()),
+            (true, true) => {
+                storage.remove(&path_of(name))?;
+                let (path, oldest) = (storage.root().to_path_buf(), newest.first_version);
+                Err(ErrorKind::VersionNotFound { path, version, oldest, newest: newest.version }.into())
+            }
+            // If the version has expired, this tag may keep it, or its writer may be about to remove the tag.
+            _ => {
+                let found = known.map_or("a removed tag".into(), |known| format!("{name}, the tag of version {known}"));
+                Err(Error::argument("name", "a new name", found))
+            }
         }
     }
-}
 
-/// Removes a tag, and returns its version.
-pub(in crate::archive) fn untag(storage: &Storage, name: &str) -> Result<u64> {
-    let tags = tags::tags(storage)?;
-    let version = *tags.get(name).ok_or_else(|| unknown("name", &tags, name))?;
-    tags::remove(storage, name)?;
-    Ok(version)
-}
+    /// Returns the tags of the archive with their versions, in the order of their names.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Damaged`] if a tag is damaged. [`ErrorKind::Io`].
+    pub fn tags(&self) -> Result<BTreeMap<String, u64>> {
+        tags(&self.storage)
+    }
 
-fn unknown(argument: &'static str, tags: &BTreeMap<String, u64>, name: &str) -> Error {
-    let names: Vec<&str> = tags.keys().map(String::as_str).collect();
-    let expected = if names.is_empty() { "a tag of the archive, which has none".into() } else { names.join(", ") };
-    Error::argument(argument, expected, name)
+    /// Removes a tag, and returns its version. The version itself stays until it expires.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Argument`] if there is no such tag. [`ErrorKind::Io`].
+    pub fn untag(&self, name: &str) -> Result<u64> {
+        let tags = self.tags()?;
+        let version = *tags.get(name).ok_or_else(|| unknown("name", &tags, name))?;
+        self.storage.remove(&path_of(name))?;
+        Ok(version)
+    }
 }

@@ -2,14 +2,12 @@
 //!
 //! A tag is the file `_tags/<name>.json` with the number of its version. It is created if its name is free.
 
-use crate::archive::problem::damaged;
 use crate::archive::storage::Storage;
 use crate::error::{Error, Result};
 use crate::system::publish::Published;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::str::FromStr;
 
 /// The folder of the tags.
 pub(in crate::archive) const TAGS_FOLDER: &str = "_tags";
@@ -57,14 +55,6 @@ impl<T: Into<VersionName>> From<Option<T>> for VersionName {
     }
 }
 
-impl FromStr for VersionName {
-    type Err = std::convert::Infallible;
-
-    fn from_str(text: &str) -> Result<VersionName, Self::Err> {
-        Ok(text.into())
-    }
-}
-
 impl fmt::Display for VersionName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -80,13 +70,14 @@ struct Tag {
     version: u64,
 }
 
-fn path_of(name: &str) -> String {
+/// Returns the path of a tag's file.
+pub(super) fn path_of(name: &str) -> String {
     format!("{TAGS_FOLDER}/{name}.json")
 }
 
 /// Returns the tags with their versions, in the order of their names.
 pub(in crate::archive) fn tags(storage: &Storage) -> Result<BTreeMap<String, u64>> {
-    let names = storage.names(TAGS_FOLDER, "")?.unwrap_or_default();
+    let names = storage.names(TAGS_FOLDER, "")?;
     let names: Vec<String> = names
         .iter()
         .filter_map(|name| name.strip_suffix(".json"))
@@ -99,32 +90,33 @@ pub(in crate::archive) fn tags(storage: &Storage) -> Result<BTreeMap<String, u64
     for (name, file) in names.into_iter().zip(files) {
         // A tag that vanished since the listing is no tag.
         let Some(bytes) = file? else { continue };
-        let tag: Tag = serde_json::from_slice(&bytes).map_err(|error| {
-            damaged(&storage.path(&path_of(&name)), "tag", "the number of a version", error.to_string())
-        })?;
+        let tag: Tag = serde_json::from_slice(&bytes)
+            .map_err(|error| storage.damaged(&path_of(&name), "tag", "the number of a version", error))?;
         tags.insert(name, tag.version);
     }
     Ok(tags)
 }
 
 /// Creates a tag; returns whether its name was free.
-pub(in crate::archive) fn create(storage: &Storage, name: &str, version: u64) -> Result<Published> {
+pub(super) fn create(storage: &Storage, name: &str, version: u64) -> Result<Published> {
     storage.create_folders(&[TAGS_FOLDER])?;
     storage.put_new(&path_of(name), serde_json::to_vec(&Tag { version }).map_err(Error::other)?.into())
 }
 
-/// Removes a tag.
-pub(in crate::archive) fn remove(storage: &Storage, name: &str) -> Result<()> {
-    storage.remove(&path_of(name))
-}
-
 /// Checks the name of a new tag.
-pub(in crate::archive) fn check_name(name: &str) -> Result<()> {
+pub(super) fn check_name(name: &str) -> Result<()> {
     if !is_name(name) {
         let expected = format!("1 to {MAX_NAME} letters, digits and -_. that are not all digits and begin with no dot");
         return Err(Error::argument("name", expected, format!("{name:?}")));
     }
     Ok(())
+}
+
+/// Returns an error about a name that no version has.
+pub(super) fn unknown(argument: &'static str, tags: &BTreeMap<String, u64>, name: &str) -> Error {
+    let names: Vec<&str> = tags.keys().map(String::as_str).collect();
+    let expected = if names.is_empty() { "a tag of the archive, which has none".into() } else { names.join(", ") };
+    Error::argument(argument, expected, name)
 }
 
 fn is_name(name: &str) -> bool {

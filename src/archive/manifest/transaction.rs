@@ -95,7 +95,9 @@ fn attempt<T>(
     while attempts < patience.attempts {
         cancel.check()?;
         let lock = versions.lock(patience.wait, cancel)?;
-        let newest = versions.newest_durable(seen)?;
+        let newest = versions.newest()?;
+        versions.check_follows(&newest, seen)?;
+        versions.make_durable(newest.version)?;
         let read_at = storage.now();
         let num_others = prepared.as_ref().map(|change| newest.version - change.base.version);
         let next_run_id = newest.next_run_id;
@@ -167,13 +169,10 @@ fn attempt<T>(
 /// Returns an outcome; `None` for the error of a version that has expired since it was read, so that its files are gone.
 fn unless_gone<T>(versions: &Versions, version: &Manifest, outcome: Result<T>) -> Result<Option<T>> {
     match outcome {
-        Err(error) if matches!(error.kind(), ErrorKind::Damaged { .. }) => {
-            if versions.has_expired(version.version)? {
-                Ok(None)
-            } else {
-                Err(error)
-            }
-        }
+        Err(error) if matches!(error.kind(), ErrorKind::Damaged { .. }) => match versions.open(Some(version.version)) {
+            Err(gone) if matches!(gone.kind(), ErrorKind::VersionNotFound { .. }) => Ok(None),
+            found => Err(found.err().unwrap_or(error)),
+        },
         outcome => outcome.map(Some),
     }
 }

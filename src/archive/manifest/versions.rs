@@ -4,9 +4,8 @@
 //! listing. A writer publishes a version by creating the file of the next number, which fails if the file exists. So
 //! one of two concurrent writers succeeds, and the other detects that it lost.
 
-use super::tags::tags;
+use super::tags::{VersionName, tags, unknown};
 use super::{CommitInfo, Manifest};
-use crate::archive::problem::damaged;
 use crate::archive::storage::{Guard, Storage};
 use crate::error::{Error, ErrorKind, Result};
 use crate::system::cancellation::CancellationToken;
@@ -48,11 +47,6 @@ pub(in crate::archive) fn manifest_path(version: u64) -> String {
     format!("{VERSIONS_FOLDER}/{}", descending_name(version))
 }
 
-/// Returns whether a path names a manifest. It is relative to the archive.
-pub(in crate::archive) fn is_manifest(path: &str) -> bool {
-    path.starts_with(VERSIONS_FOLDER)
-}
-
 /// Returns the version in the name of a manifest.
 pub(in crate::archive) fn version_of(name: &str) -> Option<u64> {
     number_of(name).filter(|&version| version > 0)
@@ -77,41 +71,35 @@ impl Versions {
 
     /// Lists the versions with a manifest, newest first. Not empty.
     pub(in crate::archive) fn list(&self) -> Result<Vec<u64>> {
-        let root = self.storage.root();
-        let names = match self.storage.names(VERSIONS_FOLDER, "")? {
-            None if !root.is_dir() => {
-                let source = std::fs::metadata(root).err().unwrap_or_else(|| std::io::ErrorKind::NotADirectory.into());
-                return Err(Error::io(root, source));
-            }
-            names => names.unwrap_or_default(),
-        };
+        let names = self.storage.names(VERSIONS_FOLDER, "")?;
         let mut versions: Vec<u64> = names.iter().filter_map(|name| version_of(name)).collect();
         versions.sort_unstable_by(|a, b| b.cmp(a));
         if versions.is_empty() {
-            return Err(ErrorKind::NotAnArchive { path: root.to_path_buf() }.into());
+            if let Some(folder) = self.storage.folder() {
+                std::fs::metadata(folder).map_err(|source| Error::io(folder, source))?;
+            }
+            return Err(ErrorKind::NotAnArchive { path: self.storage.root().to_path_buf() }.into());
         }
         Ok(versions)
     }
 
     /// Returns the newest version's number.
     fn newest_number(&self) -> Result<u64> {
-        let first = self.storage.first_name(VERSIONS_FOLDER)?;
+        let first = self.storage.first_names(VERSIONS_FOLDER, 1)?.pop();
         first.and_then(|name| version_of(&name)).map_or_else(|| self.list().map(|versions| versions[0]), Ok)
     }
 
-    /// Lists the versions from `first_version` on and the tagged ones, newest first. All others are expired.
-    pub(in crate::archive) fn kept(&self, first_version: u64) -> Result<Vec<u64>> {
-        let tagged: HashSet<u64> = tags(&self.storage)?.into_values().collect();
-        let is_kept = |version: &u64| *version >= first_version || tagged.contains(version);
-        Ok(self.list()?.into_iter().filter(is_kept).collect())
-    }
-
-    /// Returns whether a version has expired since it was read.
-    pub(in crate::archive) fn has_expired(&self, version: u64) -> Result<bool> {
-        match self.open(Some(version)) {
-            Err(error) if matches!(error.kind(), ErrorKind::VersionNotFound { .. }) => Ok(true),
-            outcome => outcome.map(|_| false),
-        }
+    /// Returns the number of a version; `None` for the newest.
+    pub(in crate::archive) fn resolve(&self, version: VersionName) -> Result<Option<u64>> {
+        let name = match version {
+            VersionName::Newest => return Ok(None),
+            VersionName::Number(number) => return Ok(Some(number)),
+            VersionName::Tag(name) => name,
+        };
+        // A location without an archive has no tags, which is not the problem.
+        self.list()?;
+        let tags = tags(&self.storage)?;
+        tags.get(&name).copied().map(Some).ok_or_else(|| unknown("version", &tags, &name))
     }
 
     pub(in crate::archive) fn is_tagged(&self, version: u64) -> Result<bool> {
@@ -196,16 +184,8 @@ impl Versions {
                 return Err(ErrorKind::VersionNotFound { path, version, oldest, newest }.into());
             }
         }
-        Err(damaged(&self.path(version), "manifest", "a file, because later versions exist", "no file"))
-    }
-
-    /// Returns the newest version, and makes it durable, so that a writer can build on it. It must not be older than
-    /// `seen`, a version that the writer has read before.
-    pub(in crate::archive) fn newest_durable(&self, seen: &Manifest) -> Result<Manifest> {
-        let newest = self.newest()?;
-        self.check_follows(&newest, seen)?;
-        self.make_durable(newest.version)?;
-        Ok(newest)
+        let expected = "a file, because later versions exist";
+        Err(self.storage.damaged(&manifest_path(version), "manifest", expected, "no file"))
     }
 
     /// Makes a version durable that a writer may have published before it was interrupted.
@@ -217,8 +197,8 @@ impl Versions {
     /// Checks that a manifest is of the same archive as another.
     pub(in crate::archive) fn check_archive(&self, manifest: &Manifest, other: &Manifest) -> Result<()> {
         if manifest.archive_id != other.archive_id {
-            let path = self.path(manifest.version);
-            return Err(damaged(&path, "archive_id", &other.archive_id, &manifest.archive_id));
+            let path = manifest_path(manifest.version);
+            return Err(self.storage.damaged(&path, "archive_id", &other.archive_id, &manifest.archive_id));
         }
         Ok(())
     }
@@ -227,17 +207,19 @@ impl Versions {
     pub(in crate::archive) fn check_follows(&self, newest: &Manifest, seen: &Manifest) -> Result<()> {
         self.check_archive(newest, seen)?;
         if newest.version < seen.version {
-            let path = self.path(seen.version);
+            let expected = format!("version {}, read before", seen.version);
             let found = format!("version {} as the newest", newest.version);
-            return Err(damaged(&path, "manifest", format!("version {}, read before", seen.version), found));
+            return Err(self.storage.damaged(&manifest_path(seen.version), "manifest", expected, found));
         }
         Ok(())
     }
 
     /// Returns the lines of the versions up to `newest` that are not expired, newest first.
     pub(in crate::archive) fn history(&self, newest: &Manifest) -> Result<Vec<CommitInfo>> {
-        let kept = self.kept(newest.first_version)?;
-        let versions: Vec<u64> = kept.into_iter().filter(|&version| version < newest.version).collect();
+        let tagged: HashSet<u64> = tags(&self.storage)?.into_values().collect();
+        let mut versions = self.list()?;
+        versions.retain(|version| *version < newest.version);
+        versions.retain(|version| *version >= newest.first_version || tagged.contains(version));
         let mut lines = vec![newest.info()];
         self.each(&versions, |_, manifest| {
             lines.push(manifest?.info());
@@ -284,7 +266,7 @@ impl Versions {
             }
             Ok(Published::New) => {
                 let found = if standing.is_some() { "another manifest" } else { "no file" };
-                return Err(damaged(&self.path(manifest.version), "manifest", "the one just published", found));
+                return Err(self.storage.damaged(&path, "manifest", "the one just published", found));
             }
             // In an object store, a visible manifest is durable. In a folder, a crash may still remove its name.
             Err(error) if is_own && !self.storage.is_remote() => return Err(unconfirmed(error)),

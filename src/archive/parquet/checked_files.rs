@@ -13,10 +13,10 @@ use crate::archive::manifest::versions::Versions;
 use crate::archive::storage::Storage;
 use crate::archive::table_name::TableName;
 use crate::error::{Error, ErrorKind, Result};
-use crate::system::process::PerProcess;
+use crate::system::process::{PerProcess, lock};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 /// The maximum number of remembered files, in about 16 MiB. At the limit, all are forgotten and compared again.
 const MAX_FILES: usize = 1 << 16;
@@ -30,26 +30,31 @@ type FileKey = (PathBuf, String, u64, [i64; 4]);
 impl Archive {
     /// Returns the files that must still be compared with their manifests before they are read.
     pub(crate) fn unchecked<'a>(&self, files: impl IntoIterator<Item = &'a DataFile>) -> Result<Vec<&'a DataFile>> {
-        let mut unchecked = Vec::new();
-        for file in files {
-            if self.checksums && !known()?.contains(&key(&self.storage, file)) {
-                unchecked.push(file);
-            }
+        if !self.checksums {
+            return Ok(Vec::new());
         }
-        Ok(unchecked)
+        let known = known()?;
+        Ok(files.into_iter().filter(|file| !known.contains(&key(&self.storage, file))).collect())
     }
 
-    /// Compares a file with its manifest, unless this process has done so before or checksums are off.
+    /// Compares a file with its manifest, unless checksums are off or this process has done so since the last change of
+    /// the file.
     pub(crate) fn check_file(&self, file: &DataFile) -> Result<()> {
-        if !self.checksums {
+        // Compute the key before the read, so that a change during the read is noticed.
+        let key = key(&self.storage, file);
+        if !self.checksums || known()?.contains(&key) {
             return Ok(());
         }
-        check_once(&self.storage, file).map_err(|error| match error.into_kind() {
-            ErrorKind::Damaged { path, what, expected, found } if found == ABSENT => {
-                self.why_absent().unwrap_or_else(|| ErrorKind::Damaged { path, what, expected, found }.into())
-            }
-            kind => kind.into(),
-        })
+        open_sound(&self.storage, file).map_err(|error| match error.kind() {
+            ErrorKind::Damaged { found, .. } if found == ABSENT => self.why_absent().unwrap_or(error),
+            _ => error,
+        })?;
+        let mut known = known()?;
+        if known.len() >= MAX_FILES {
+            known.clear();
+        }
+        known.insert(key);
+        Ok(())
     }
 
     /// Adds a file name to an error about unreadable data: the first file that is missing or has the wrong
@@ -60,11 +65,10 @@ impl Archive {
                 if let Some(error) = self.why_absent() {
                     return error;
                 }
-                let unfit = self.unfit_file().unwrap_or_else(|| {
+                let (path, expected, found) = self.unfit_file().unwrap_or_else(|| {
                     let found = format!("{found}; `verify` names the file");
                     (self.path().to_path_buf(), expected, found)
                 });
-                let (path, expected, found) = unfit;
                 ErrorKind::Damaged { path, what, expected, found }.into()
             }
             ErrorKind::Io { path: Some(path), source } if path.as_os_str().is_empty() => Error::io(self.path(), source),
@@ -83,7 +87,7 @@ impl Archive {
     /// found.
     fn unfit_file(&self) -> Option<(PathBuf, String, String)> {
         TableName::ALL.into_iter().find_map(|table| {
-            let entries = self.storage.list(table.name()).ok()?.unwrap_or_default();
+            let entries = self.storage.list(table.name()).ok()?;
             let lengths: HashMap<&str, u64> =
                 entries.iter().map(|entry| (entry.name.as_str(), entry.num_bytes)).collect();
             self.manifest.files(table).find_map(|file| {
@@ -99,29 +103,9 @@ impl Archive {
     }
 }
 
-/// Compares a file with its manifest, unless this process has done so since the last change of the file.
-///
-/// # Errors
-/// [`ErrorKind::Damaged`](crate::ErrorKind::Damaged) with the file's name.
-/// [`ErrorKind::Io`](crate::ErrorKind::Io).
-fn check_once(storage: &Storage, file: &DataFile) -> Result<()> {
-    // Compute the key before the read, so that a change during the read is noticed.
-    let key = key(storage, file);
-    if known()?.contains(&key) {
-        return Ok(());
-    }
-    open_sound(storage, file)?;
-    let mut known = known()?;
-    if known.len() >= MAX_FILES {
-        known.clear();
-    }
-    known.insert(key);
-    Ok(())
-}
-
 fn known() -> Result<MutexGuard<'static, HashSet<FileKey>>> {
     static KNOWN: PerProcess<Mutex<HashSet<FileKey>>> = PerProcess::new();
-    Ok(KNOWN.get_or_make(|| Ok(Mutex::default()))?.lock().unwrap_or_else(PoisonError::into_inner))
+    KNOWN.get_or_make(|| Ok(Mutex::default())).map(lock)
 }
 
 fn key(storage: &Storage, file: &DataFile) -> FileKey {

@@ -3,12 +3,11 @@
 //! | file | owns |
 //! | --- | --- |
 //! | `writer.rs`, `writer_thread.rs` | encodings and row groups; the thread that writes files |
-//! | `reader.rs`, `footer.rs`, `input.rs` | reading columns, row groups and footers |
+//! | `reader.rs`, `input.rs` | reading columns, row groups and footers |
 //! | `checked_files.rs` | the comparison of data files with their manifest before their first use |
 //! | `row_views.rs`, `read_runs.rs` | rows → runs, and whole runs with their original files |
 
 pub(in crate::archive) mod checked_files;
-pub(in crate::archive) mod footer;
 pub(in crate::archive) mod input;
 pub(in crate::archive) mod read_runs;
 pub(in crate::archive) mod reader;

@@ -4,7 +4,6 @@ use super::reader::{OpenDataFile, read_columns};
 use super::row_views::{RunFacts, StepRows, run_facts};
 use crate::archive::archive::Archive;
 use crate::archive::ingest::run_digest::run_digest;
-use crate::archive::problem::damaged;
 use crate::archive::table_name::TableName;
 use crate::error::{Error, Result};
 use crate::format::{RunFormat, SourceFormat, decode_run, encode_run};
@@ -15,7 +14,6 @@ use crate::system::workers::pool;
 use arrow::array::RecordBatch;
 use blake3::Hash;
 use rayon::prelude::*;
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -28,8 +26,9 @@ pub struct StoredRun {
     pub run: Run,
     /// The number of steps of the whole game, from its source.
     pub(crate) game_steps: Option<u32>,
-    format: RunFormat,
-    is_file: bool,
+    /// The format of the run file that the run came from.
+    file_format: Option<RunFormat>,
+    /// The run file, if encoding the run would not reproduce it.
     original: Option<Vec<u8>>,
 }
 
@@ -37,7 +36,7 @@ impl StoredRun {
     /// Returns the format of run files that fits the run: the format of its source, if that was a run file.
     #[must_use]
     pub fn format(&self) -> RunFormat {
-        self.format
+        self.file_format.unwrap_or(RunFormat::A2run2)
     }
 
     /// Returns the bytes of the run file that this run came from; `None` if it came from another kind of
@@ -45,12 +44,10 @@ impl StoredRun {
     ///
     /// # Errors
     /// Errors of the encoder. A run that was decoded causes none.
-    pub(crate) fn original(&self) -> Result<Option<(RunFormat, Cow<'_, [u8]>)>> {
-        match &self.original {
-            _ if !self.is_file => Ok(None),
-            Some(bytes) => Ok(Some((self.format, Cow::Borrowed(bytes)))),
-            None => Ok(Some((self.format, Cow::Owned(encode_run(&self.run, self.format)?)))),
-        }
+    pub(crate) fn original(&self) -> Result<Option<(RunFormat, Vec<u8>)>> {
+        let Some(format) = self.file_format else { return Ok(None) };
+        let bytes = self.original.clone().map_or_else(|| encode_run(&self.run, format), Ok)?;
+        Ok(Some((format, bytes)))
     }
 }
 
@@ -180,9 +177,8 @@ impl Archive {
         let without_rows = |run_id: u32, sink: &mut dyn FnMut(u32, T) -> Result<()>| {
             let Some((facts, original)) = known.get(&run_id) else { return Ok(()) };
             if facts.num_steps > 0 {
-                let path = self.storage.path("steps");
                 let expected = format!("{} of run {run_id}", facts.num_steps);
-                return Err(damaged(&path, "rows of `steps`", expected, "none"));
+                return Err(self.storage.damaged("steps", "rows of `steps`", expected, "none"));
             }
             let run = match original {
                 Some(bytes) => decode_run(bytes)?.0,
@@ -229,18 +225,19 @@ impl Archive {
         let mut made = Vec::new();
         for range in rows.runs() {
             let Some((facts, original)) = known.get(&rows.run_id[range.start]) else { continue };
-            let path = self.storage.path(&file.file().path);
-            let what = "run built from its rows";
+            let damaged = |expected: String, found: String| {
+                self.storage.damaged(&file.file().path, "run built from its rows", expected, found)
+            };
             let run = match original {
                 // The columns cannot reproduce this run.
                 Some(bytes) => decode_run(bytes).map(|(run, _)| run),
                 None => rows.run(range, facts.meta.clone(), facts.final_board),
             };
-            let run = run.map_err(|error| damaged(&path, what, "a run", error.message()))?;
+            let run = run.map_err(|error| damaged("a run".into(), error.message()))?;
             let digest = run_digest(&run)?;
             if digest != facts.digest {
                 let expected = format!("the digest {} of run {} in `runs`", Hash::from(facts.digest), facts.run_id);
-                return Err(damaged(&path, what, expected, Hash::from(digest).to_string()));
+                return Err(damaged(expected, Hash::from(digest).to_string()));
             }
             made.push((facts.run_id, make(stored(run, facts, original.as_ref()))?));
         }
@@ -249,12 +246,11 @@ impl Archive {
 }
 
 fn stored(run: Run, facts: &RunFacts, original: Option<&Vec<u8>>) -> StoredRun {
-    let (format, is_file) = match facts.source_format() {
-        Some(SourceFormat::File(format)) => (format, true),
-        _ => (RunFormat::A2run2, false),
+    let file_format = match facts.source_format() {
+        Some(SourceFormat::File(format)) => Some(format),
+        _ => None,
     };
-    let game_steps = facts.game_steps;
-    StoredRun { run_id: facts.run_id, run, game_steps, format, is_file, original: original.cloned() }
+    StoredRun { run_id: facts.run_id, run, game_steps: facts.game_steps, file_format, original: original.cloned() }
 }
 
 /// Returns whether one of the ascending ids is in a range.

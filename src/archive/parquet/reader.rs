@@ -1,8 +1,7 @@
-//! Reading of data files: single columns and whole row groups.
+//! Reading of data files: single columns, whole row groups, and the run ids in footers.
 
-use super::footer::group_run_ids;
 use super::input::{SharedFile, guarded};
-use crate::archive::manifest::data_file::{DataFile, checksum};
+use crate::archive::manifest::data_file::DataFile;
 use crate::archive::problem::damaged;
 use crate::archive::schema::table_schema;
 use crate::archive::storage::Storage;
@@ -11,37 +10,53 @@ use arrow::array::{RecordBatch, RecordBatchReader};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow::error::ArrowError;
+use crc32c::Crc32cReader;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
+use parquet::file::metadata::RowGroupMetaData;
+use parquet::file::statistics::Statistics;
 use std::fs::File;
+use std::io::{self, BufReader, Seek};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Opens a data file. A file of an object store is downloaded to a temporary file, which vanishes when it is
 /// closed.
 pub(in crate::archive) fn open(storage: &Storage, file: &DataFile) -> Result<File> {
-    match storage.open(&file.path)? {
-        Some(open) => Ok(open),
-        None => {
-            let expected = format!("a file of {} bytes", file.num_bytes);
-            Err(damaged(&storage.path(&file.path), "data file", expected, "no file"))
-        }
-    }
+    let expected = || format!("a file of {} bytes", file.num_bytes);
+    storage.open(&file.path)?.ok_or_else(|| storage.damaged(&file.path, "data file", expected(), "no file"))
 }
 
 /// Opens a data file after comparing its length and checksum with its manifest. Callers need this if they copy
 /// the content, or if it decides what they write.
 pub(in crate::archive) fn open_sound(storage: &Storage, file: &DataFile) -> Result<File> {
     let opened = open(storage, file)?;
-    let path = || storage.path(&file.path);
-    let (crc, num_bytes) = checksum(&opened).map_err(|source| Error::io(path(), source))?;
+    check_content(&opened, &storage.path(&file.path), file)?;
+    Ok(opened)
+}
+
+/// Compares the length and checksum of an open file with its entry.
+pub(super) fn check_content(opened: &File, path: &Path, file: &DataFile) -> Result<()> {
+    let (crc, num_bytes) = checksum(opened).map_err(|source| Error::io(path, source))?;
     if num_bytes != file.num_bytes {
         let bytes = |number: u64| format!("{number} bytes");
-        return Err(damaged(&path(), "length of the file", bytes(file.num_bytes), bytes(num_bytes)));
+        return Err(damaged(path, "length of the file", bytes(file.num_bytes), bytes(num_bytes)));
     }
-    if format!("{crc:08x}") != file.crc32c {
-        return Err(damaged(&path(), "CRC32C of the file", &file.crc32c, format!("{crc:08x}")));
+    let found = format!("{crc:08x}");
+    if found != file.crc32c {
+        return Err(damaged(path, "CRC32C of the file", &file.crc32c, found));
     }
-    Ok(opened)
+    Ok(())
+}
+
+/// Returns the CRC32C and the length of a file.
+fn checksum(mut file: &File) -> io::Result<(u32, u64)> {
+    file.rewind()?;
+    // Small files get a small buffer.
+    let buffer_len = file.metadata()?.len().min(1 << 20) as usize;
+    let mut reader = BufReader::with_capacity(buffer_len, Crc32cReader::new(file));
+    let num_bytes = io::copy(&mut reader, &mut io::sink())?;
+    Ok((reader.get_ref().crc32c(), num_bytes))
 }
 
 /// Reads the given columns of a file, one row group after the other.
@@ -62,14 +77,13 @@ pub(in crate::archive) fn read_columns(
         each(&batch)?;
     }
     if num_rows != file.num_rows {
-        let path = storage.path(&file.path);
-        return Err(damaged(&path, "number of rows", file.num_rows.to_string(), num_rows.to_string()));
+        return Err(storage.damaged(&file.path, "number of rows", file.num_rows, num_rows));
     }
     Ok(())
 }
 
-pub(in crate::archive) fn not_parquet(storage: &Storage, file: &DataFile, error: impl std::fmt::Display) -> Error {
-    damaged(&storage.path(&file.path), "Parquet", "readable data", error.to_string())
+fn not_parquet(storage: &Storage, file: &DataFile, error: impl std::fmt::Display) -> Error {
+    storage.damaged(&file.path, "Parquet", "readable data", error)
 }
 
 /// An open data file whose row groups are read one at a time, in the current schema.
@@ -148,6 +162,17 @@ pub(in crate::archive) fn row_groups<'a>(
             Err(error) => Box::new(std::iter::once(Err(error))),
         }
     })
+}
+
+/// Returns the first and last run id of a row group, if its statistics have them.
+pub(crate) fn group_run_ids(group: &RowGroupMetaData) -> Option<(u32, u32)> {
+    match group.columns().first()?.statistics()? {
+        // Parquet stores an unsigned integer as a signed one with a logical type.
+        Statistics::Int32(statistics) => {
+            Some((statistics.min_opt()?.cast_unsigned(), statistics.max_opt()?.cast_unsigned()))
+        }
+        _ => None,
+    }
 }
 
 /// Returns the columns of a schema, in its order.

@@ -6,13 +6,11 @@ use crate::format::SourceFormat;
 use crate::run::{Branches, Run, RunMeta, RunStep};
 use crate::step_details::{StepDetail, StepDetails};
 use arrow::array::{
-    Array, ArrayAccessor, AsArray, BinaryArray, BooleanArray, Float32Array, Int32Array, PrimitiveArray, RecordBatch,
-    StringArray, TypedDictionaryArray, UInt8Array,
+    Array, ArrayAccessor, BinaryArray, BooleanArray, DictionaryArray, FixedSizeBinaryArray, Float32Array, Int32Array,
+    Int64Array, RecordBatch, StringArray, TimestampMillisecondArray, TypedDictionaryArray, UInt8Array, UInt16Array,
+    UInt32Array, UInt64Array,
 };
-use arrow::datatypes::{
-    ArrowPrimitiveType, Float32Type, Int32Type, Int64Type, TimestampMillisecondType, UInt8Type, UInt16Type, UInt32Type,
-    UInt64Type,
-};
+use arrow::datatypes::Int32Type;
 use std::ops::Range;
 
 /// Rows of `steps`, as typed columns: those that determine a run.
@@ -54,36 +52,15 @@ pub(in crate::archive) type FactsAndOriginal<'a> = (RunFacts, Option<&'a [u8]>);
 /// A dictionary column of text.
 type Words<'a> = TypedDictionaryArray<'a, Int32Type, StringArray>;
 
-/// Access to the columns of a batch by name. The batch has the table's schema, so a missing column is a
-/// programming error.
-struct TypedColumns<'a>(&'a RecordBatch);
+/// Returns a column of a batch. The batch has the table's schema, so a missing column is a programming error.
+fn column<'a, A: Array + 'static>(batch: &'a RecordBatch, name: &str) -> Result<&'a A> {
+    let found = batch.column_by_name(name).and_then(|column| column.as_any().downcast_ref::<A>());
+    found.ok_or_else(|| mistyped(name))
+}
 
-impl<'a> TypedColumns<'a> {
-    fn column(&self, name: &str) -> Result<&'a dyn Array> {
-        let column = self.0.column_by_name(name);
-        column.map(|column| column.as_ref()).ok_or_else(|| mistyped(name))
-    }
-
-    fn numbers<T: ArrowPrimitiveType>(&self, name: &str) -> Result<&'a [T::Native]> {
-        Ok(self.column(name)?.as_primitive_opt::<T>().ok_or_else(|| mistyped(name))?.values())
-    }
-
-    fn words(&self, name: &str) -> Result<Words<'a>> {
-        let keys = self.column(name)?.as_dictionary_opt::<Int32Type>().ok_or_else(|| mistyped(name))?;
-        keys.downcast_dict().ok_or_else(|| mistyped(name))
-    }
-
-    fn nullable<T: ArrowPrimitiveType>(&self, name: &str) -> Result<&'a PrimitiveArray<T>> {
-        self.column(name)?.as_primitive_opt::<T>().ok_or_else(|| mistyped(name))
-    }
-
-    fn text(&self, name: &str) -> Result<&'a StringArray> {
-        self.column(name)?.as_string_opt().ok_or_else(|| mistyped(name))
-    }
-
-    fn bools(&self, name: &str) -> Result<&'a BooleanArray> {
-        self.column(name)?.as_boolean_opt().ok_or_else(|| mistyped(name))
-    }
+/// Returns a dictionary column of text.
+fn words<'a>(batch: &'a RecordBatch, name: &str) -> Result<Words<'a>> {
+    column::<DictionaryArray<Int32Type>>(batch, name)?.downcast_dict().ok_or_else(|| mistyped(name))
 }
 
 /// Returns the value of a row; `None` for null.
@@ -94,7 +71,7 @@ pub(in crate::archive) fn at<A: ArrayAccessor>(array: A, row: usize) -> Option<A
 
 /// Returns the column `model` of `annotations`.
 pub(in crate::archive) fn models(batch: &RecordBatch) -> Result<Words<'_>> {
-    TypedColumns(batch).words("model")
+    words(batch, "model")
 }
 
 fn mistyped(name: &str) -> Error {
@@ -103,19 +80,18 @@ fn mistyped(name: &str) -> Error {
 
 impl<'a> StepRows<'a> {
     pub(in crate::archive) fn new(batch: &'a RecordBatch) -> Result<StepRows<'a>> {
-        let columns = TypedColumns(batch);
-        let ev = |name: &str| columns.nullable::<Float32Type>(name);
+        let ev = |name: &str| column::<Float32Array>(batch, name);
         Ok(StepRows {
-            run_id: columns.numbers::<UInt32Type>("run_id")?,
-            step_index: columns.numbers::<UInt32Type>("step_index")?,
-            board: columns.numbers::<UInt64Type>("board")?,
-            tile_65536_mask: columns.numbers::<UInt16Type>("tile_65536_mask")?,
-            moves: columns.nullable::<UInt8Type>("move")?,
-            legal: columns.numbers::<UInt8Type>("ev_legal")?,
+            run_id: column::<UInt32Array>(batch, "run_id")?.values(),
+            step_index: column::<UInt32Array>(batch, "step_index")?.values(),
+            board: column::<UInt64Array>(batch, "board")?.values(),
+            tile_65536_mask: column::<UInt16Array>(batch, "tile_65536_mask")?.values(),
+            moves: column::<UInt8Array>(batch, "move")?,
+            legal: column::<UInt8Array>(batch, "ev_legal")?.values(),
             evs: [ev("ev_up")?, ev("ev_down")?, ev("ev_left")?, ev("ev_right")?],
-            has_evs: columns.bools("has_evs")?,
-            valuation_type: columns.words("valuation_type")?,
-            board_eval: columns.nullable::<Int32Type>("board_eval")?,
+            has_evs: column::<BooleanArray>(batch, "has_evs")?,
+            valuation_type: words(batch, "valuation_type")?,
+            board_eval: column::<Int32Array>(batch, "board_eval")?,
         })
     }
 
@@ -175,26 +151,24 @@ impl<'a> StepRows<'a> {
 
 /// Returns the rows of a batch of `runs` in the current schema, each with its original file if it has one.
 pub(in crate::archive) fn run_facts(batch: &RecordBatch) -> Result<Vec<FactsAndOriginal<'_>>> {
-    let columns = TypedColumns(batch);
-    let run_id = columns.numbers::<UInt32Type>("run_id")?;
-    let digest = columns.column("digest")?.as_fixed_size_binary_opt().ok_or_else(|| mistyped("digest"))?;
-    let (format, engine) = (columns.words("format")?, columns.words("engine")?);
-    let start_time = columns.nullable::<TimestampMillisecondType>("start_time")?;
-    let elapsed_s = columns.numbers::<Float32Type>("elapsed_s")?;
-    let num_steps = columns.numbers::<UInt32Type>("num_steps")?;
-    let max_score = columns.numbers::<Int64Type>("max_score")?;
-    let game = columns.nullable::<Int64Type>("game")?;
-    let highest_tile = columns.numbers::<UInt32Type>("highest_tile")?;
-    let final_board = columns.nullable::<UInt64Type>("final_board")?;
-    let seed = columns.nullable::<UInt64Type>("seed")?;
-    let final_mask = columns.nullable::<UInt16Type>("final_tile_65536_mask")?;
-    let raw_evs = columns.bools("raw_evs")?;
-    let verified = columns.bools("verified")?;
-    let original: &BinaryArray =
-        columns.column("original")?.as_binary_opt::<i32>().ok_or_else(|| mistyped("original"))?;
-    let session = columns.text("session")?;
-    let source_id = columns.nullable::<Int64Type>("source_id")?;
-    let game_steps = columns.nullable::<UInt32Type>("game_steps")?;
+    let run_id = column::<UInt32Array>(batch, "run_id")?.values();
+    let digest = column::<FixedSizeBinaryArray>(batch, "digest")?;
+    let (format, engine) = (words(batch, "format")?, words(batch, "engine")?);
+    let start_time = column::<TimestampMillisecondArray>(batch, "start_time")?;
+    let elapsed_s = column::<Float32Array>(batch, "elapsed_s")?.values();
+    let num_steps = column::<UInt32Array>(batch, "num_steps")?.values();
+    let max_score = column::<Int64Array>(batch, "max_score")?.values();
+    let game = column::<Int64Array>(batch, "game")?;
+    let highest_tile = column::<UInt32Array>(batch, "highest_tile")?.values();
+    let final_board = column::<UInt64Array>(batch, "final_board")?;
+    let seed = column::<UInt64Array>(batch, "seed")?;
+    let final_mask = column::<UInt16Array>(batch, "final_tile_65536_mask")?;
+    let raw_evs = column::<BooleanArray>(batch, "raw_evs")?;
+    let verified = column::<BooleanArray>(batch, "verified")?;
+    let original = column::<BinaryArray>(batch, "original")?;
+    let session = column::<StringArray>(batch, "session")?;
+    let source_id = column::<Int64Array>(batch, "source_id")?;
+    let game_steps = column::<UInt32Array>(batch, "game_steps")?;
     let row = |row: usize| {
         let original = at(original, row);
         let wide = |board| WideBoard::new(Board(board), at(final_mask, row).unwrap_or(0));

@@ -10,8 +10,9 @@
 //! All pages are compressed with zstd. Row groups hold whole runs. docs/design.md has the alternatives that
 //! were measured.
 
+use super::reader::check_content;
 use crate::archive::manifest::Manifest;
-use crate::archive::manifest::data_file::{DataFile, checksum};
+use crate::archive::manifest::data_file::DataFile;
 use crate::archive::problem::damaged;
 use crate::archive::schema::{
     ARCHIVE_KEY, MOVE_NAMES, POLICIES, SCHEMA_VERSION, SCHEMA_VERSION_KEY, TXN_KEY, table_schema,
@@ -55,7 +56,7 @@ pub(in crate::archive) struct TableWriter {
     writer: SerializedFileWriter<Summed>,
     synced_bytes: u64,
     row_groups: Vec<u64>,
-    run_ids: Option<(u32, u32)>,
+    run_ids: (u32, u32),
     model: Option<String>,
 }
 
@@ -83,7 +84,7 @@ impl TableWriter {
             writer.append_key_value_metadata(KeyValue::new(key.to_owned(), value.clone()));
         }
         let (txn, model, row_groups) = (version.txn.clone(), model.map(str::to_owned), Vec::new());
-        Ok(Self { table, txn, writer, synced_bytes: 0, row_groups, run_ids: None, model })
+        Ok(Self { table, txn, writer, synced_bytes: 0, row_groups, run_ids: (u32::MAX, 0), model })
     }
 
     pub(in crate::archive) fn num_rows(&self) -> u64 {
@@ -105,8 +106,7 @@ impl TableWriter {
         }
         row_group.close().map_err(parquet_error)?;
         self.row_groups.push(group.num_rows);
-        let (first, last) = group.run_ids;
-        self.run_ids = Some(self.run_ids.map_or((first, last), |(before, _)| (before, last)));
+        self.run_ids = (self.run_ids.0.min(group.run_ids.0), group.run_ids.1);
         let written = self.writer.bytes_written() as u64;
         if written - self.synced_bytes >= SYNC_BYTES {
             self.writer.flush()?;
@@ -116,42 +116,32 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Finishes the file, and reads it back. Its name is one that no other transaction uses.
-    pub(in crate::archive) fn finish(mut self) -> Result<Option<(Staged, DataFile)>> {
-        let Some(run_ids) = self.run_ids else {
-            return Ok(None);
-        };
+    /// Finishes the file, which has a row group, and reads it back. Its name is one that no other transaction uses.
+    pub(in crate::archive) fn finish(mut self) -> Result<(Staged, DataFile)> {
         // `into_inner` would finish the file too, but it turns the system's error into text.
         self.writer.finish().map_err(|error| parquet_error(error).with_path(self.path()))?;
         let Summed { staged, num_bytes, crc, hash } = std::mem::take(self.writer.inner_mut());
-        let Some(staged) = staged else { return Ok(None) };
+        let staged = staged.ok_or_else(|| Error::other("the file is finished"))?;
         let file = DataFile {
             table: self.table,
-            path: DataFile::new_path(self.table, run_ids, &hash.finalize(), &self.txn),
+            path: DataFile::new_path(self.table, self.run_ids, &hash.finalize(), &self.txn),
             num_rows: self.num_rows(),
             num_bytes,
             crc32c: format!("{crc:08x}"),
-            first_run_id: run_ids.0,
-            last_run_id: run_ids.1,
+            first_run_id: self.run_ids.0,
+            last_run_id: self.run_ids.1,
             model: self.model,
             row_groups: self.row_groups,
         };
         verify_staged(&staged, &file)?;
-        Ok(Some((staged, file)))
+        Ok((staged, file))
     }
 }
 
 /// Reads a file back before it is published. Checks its bytes against the checksum, and the number of rows in
 /// its footer.
 fn verify_staged(staged: &Staged, file: &DataFile) -> Result<()> {
-    let as_io = |source| Error::io(staged.path(), source);
-    let (crc, num_bytes) = checksum(staged.file()).map_err(as_io)?;
-    let found = format!("{crc:08x}");
-    if (num_bytes, &found) != (file.num_bytes, &file.crc32c) {
-        let (expected, found) =
-            (format!("{} bytes, {}", file.num_bytes, file.crc32c), format!("{num_bytes} bytes, {found}"));
-        return Err(damaged(staged.path(), "written file", expected, found));
-    }
+    check_content(staged.file(), staged.path(), file)?;
     let metadata = ParquetMetaDataReader::new().parse_and_finish(staged.file());
     let metadata = metadata.map_err(|error| parquet_error(error).with_path(staged.path()))?;
     let num_rows = metadata.file_metadata().num_rows();

@@ -116,9 +116,8 @@ impl OpenFiles<'_> {
 
     /// Publishes files. No manifest names them yet.
     fn publish(&mut self, writers: Vec<TableWriter>, cancel: &CancellationToken) -> Result<()> {
-        let finished: Vec<Option<(Staged, DataFile)>> =
-            writers.into_iter().map(TableWriter::finish).collect::<Result<_>>()?;
-        let (staged, files): (Vec<Staged>, Vec<DataFile>) = finished.into_iter().flatten().unzip();
+        let finished = writers.into_iter().map(TableWriter::finish).collect::<Result<Vec<_>>>()?;
+        let (staged, files): (Vec<Staged>, Vec<DataFile>) = finished.into_iter().unzip();
         cancel.check()?;
         let named = staged.into_iter().zip(files.iter().map(|file| &*file.path)).collect();
         let published = self.transaction.storage.put_files(named, cancel);

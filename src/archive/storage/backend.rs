@@ -62,26 +62,22 @@ pub(crate) trait Backend: Debug + Send + Sync {
         [0; 4]
     }
 
-    /// Lists the files in a folder, in no particular order; returns `None` if there is no such folder.
-    fn list(&self, folder: &str) -> Result<Option<Vec<ListedFile>>>;
+    /// Lists the files in a folder, in no particular order. A missing folder has none.
+    fn list(&self, folder: &str) -> Result<Vec<ListedFile>>;
 
-    /// Lists the names of the files in a folder, from the name `first` on, in no particular order; returns `None` if
-    /// there is no such folder.
-    fn names(&self, folder: &str, first: &str) -> Result<Option<Vec<String>>>;
+    /// Lists the names of the files in a folder, from the name `first` on, like [`list`](Self::list).
+    fn names(&self, folder: &str, first: &str) -> Result<Vec<String>>;
 
     /// Returns the first names in a folder, in the order of bytes, that do not begin with a dot.
     fn first_names(&self, folder: &str, count: usize) -> Result<Vec<String>>;
 
-    /// Returns the first name in a folder, as [`first_names`](Self::first_names) does.
-    fn first_name(&self, folder: &str) -> Result<Option<String>> {
-        Ok(self.first_names(folder, 1)?.pop())
-    }
-
     /// Publishes a small file, unless its name is taken. After an error, the file may exist nevertheless.
     fn put_new(&self, path: &str, bytes: Bytes) -> Result<Published>;
 
-    /// Begins a data file.
-    fn stage(&self, folder: &str) -> Result<Staged>;
+    /// Begins a data file: in its folder, or in the system's temporary folder.
+    fn stage(&self, folder: &str) -> Result<Staged> {
+        Staged::new(&self.folder().map_or_else(std::env::temp_dir, |root| root.join(folder)))
+    }
 
     /// Publishes a data file under a free name.
     fn put_file(&self, staged: Staged, path: &str, cancel: &CancellationToken) -> Result<()>;

@@ -9,12 +9,12 @@ use crate::system::publish::{self, Published, Staged};
 use bytes::Bytes;
 use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
-use std::fs::File;
-use std::io::{self, Read, Seek, Write};
+use std::fs::{File, Metadata};
+use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// An absolute folder.
 #[derive(Debug)]
@@ -53,18 +53,31 @@ impl Backend for Folder {
         std::fs::metadata(self.path(path)).map_or([0; 4], times)
     }
 
-    fn list(&self, folder: &str) -> Result<Option<Vec<ListedFile>>> {
-        list_folder(&self.path(folder), true)
+    fn list(&self, folder: &str) -> Result<Vec<ListedFile>> {
+        let mut files = Vec::new();
+        for name in self.names(folder, "")? {
+            let metadata = existing(self.path(folder).join(&name), Path::symlink_metadata)?;
+            if let Some(metadata) = metadata.filter(Metadata::is_file) {
+                let modified = metadata.modified().map_err(|source| Error::io(self.path(folder), source))?;
+                files.push(ListedFile { name, num_bytes: metadata.len(), modified });
+            }
+        }
+        Ok(files)
     }
 
-    fn names(&self, folder: &str, first: &str) -> Result<Option<Vec<String>>> {
-        let files = list_folder(&self.path(folder), false)?;
-        let names = |files: Vec<ListedFile>| files.into_iter().map(|file| file.name);
-        Ok(files.map(|files| names(files).filter(|name| &**name >= first).collect()))
+    fn names(&self, folder: &str, first: &str) -> Result<Vec<String>> {
+        let folder = self.path(folder);
+        let entries = existing(folder.clone(), |folder| std::fs::read_dir(folder))?;
+        let mut names = Vec::new();
+        for entry in entries.into_iter().flatten() {
+            let name = entry.map_err(|source| Error::io(&folder, source))?.file_name();
+            names.extend(name.into_string().ok().filter(|name| &**name >= first));
+        }
+        Ok(names)
     }
 
     fn first_names(&self, folder: &str, count: usize) -> Result<Vec<String>> {
-        let mut names = self.names(folder, "")?.unwrap_or_default();
+        let mut names = self.names(folder, "")?;
         names.retain(|name| !name.starts_with('.'));
         names.sort_unstable();
         names.truncate(count);
@@ -74,10 +87,6 @@ impl Backend for Folder {
     fn put_new(&self, path: &str, bytes: Bytes) -> Result<Published> {
         let name = self.path(path);
         staged(&name, &bytes)?.publish(&name)
-    }
-
-    fn stage(&self, folder: &str) -> Result<Staged> {
-        Staged::new(&self.path(folder))
     }
 
     fn put_file(&self, staged: Staged, path: &str, _: &CancellationToken) -> Result<()> {
@@ -107,9 +116,7 @@ fn staged(name: &Path, bytes: &[u8]) -> Result<Staged> {
     let mut staged = Staged::new(publish::parent(name))?;
     let as_io = |source| Error::io(name, source);
     staged.write_all(bytes).map_err(as_io)?;
-    let mut found = Vec::with_capacity(bytes.len());
-    let mut file = staged.file();
-    file.rewind().and_then(|()| file.read_to_end(&mut found)).map_err(as_io)?;
+    let found = std::fs::read(staged.path()).map_err(as_io)?;
     if found != bytes {
         let place = bytes.iter().zip(&found).take_while(|(written, read)| written == read).count();
         let expected = format!("the {} bytes that were written", bytes.len());
@@ -129,31 +136,4 @@ fn existing<T>(path: PathBuf, operation: impl Fn(&Path) -> io::Result<T>) -> Res
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         outcome => outcome.map(Some).map_err(|source| Error::io(path, source)),
     }
-}
-
-/// Lists the files of a folder. Metadata cost a system call per file; without them, all sizes are 0.
-fn list_folder(folder: &Path, with_metadata: bool) -> Result<Option<Vec<ListedFile>>> {
-    let as_io = |source| Error::io(folder, source);
-    let entries = match std::fs::read_dir(folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(source) => return Err(as_io(source)),
-    };
-    let mut files = Vec::new();
-    for entry in entries {
-        let entry = entry.map_err(as_io)?;
-        let Ok(name) = entry.file_name().into_string() else { continue };
-        let (mut num_bytes, mut modified) = (0, SystemTime::UNIX_EPOCH);
-        if with_metadata {
-            let metadata = match entry.metadata() {
-                Ok(metadata) if metadata.is_file() => metadata,
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(as_io(error)),
-                _ => continue,
-            };
-            num_bytes = metadata.len();
-            modified = metadata.modified().map_err(as_io)?;
-        }
-        files.push(ListedFile { name, num_bytes, modified });
-    }
-    Ok(Some(files))
 }

@@ -19,6 +19,7 @@ use self::folder::Folder;
 use self::object_prefix::ObjectPrefix;
 use self::queue::Queue;
 use self::storage_options::StorageOptions;
+use crate::archive::problem::damaged;
 use crate::archive::table_name::TableName;
 use crate::error::{Error, Result};
 use std::ops::Deref;
@@ -55,9 +56,21 @@ impl Storage {
         Storage { backend: Arc::new(backend), queue: Arc::default() }
     }
 
+    /// Returns an error about a file that contradicts the rest of the archive.
+    #[allow(clippy::needless_pass_by_value)] // Numbers and text alike, without a borrow at every call.
+    pub(in crate::archive) fn damaged(
+        &self,
+        path: &str,
+        what: &'static str,
+        expected: impl ToString,
+        found: impl ToString,
+    ) -> Error {
+        damaged(&self.path(path), what, expected.to_string(), found.to_string())
+    }
+
     /// Returns the paths of a table's data files, in no particular order.
     pub(in crate::archive) fn data_files(&self, table: TableName) -> Result<Vec<String>> {
-        let names = self.names(table.name(), "")?.unwrap_or_default();
+        let names = self.names(table.name(), "")?;
         Ok(names.iter().filter(|name| name.ends_with(".parquet")).map(|name| format!("{table}/{name}")).collect())
     }
 }

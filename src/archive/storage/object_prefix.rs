@@ -8,7 +8,7 @@ use super::backend::{Backend, ListedFile};
 use super::storage_options::StorageOptions;
 use crate::error::{Error, Result};
 use crate::system::cancellation::CancellationToken;
-use crate::system::process::ProcessId;
+use crate::system::process::{ProcessId, lock};
 use crate::system::publish::{Published, Staged};
 use crate::system::runtime::block_on;
 use bytes::Bytes;
@@ -16,7 +16,7 @@ use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path as StorePath;
 use object_store::prefix::PrefixStore;
 use object_store::{
-    Error as StoreError, GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt, ObjectStoreScheme, PutMode, PutPayload,
+    Error as StoreError, ObjectMeta, ObjectStore, ObjectStoreExt, ObjectStoreScheme, PutMode, PutPayload,
     WriteMultipart,
 };
 use std::fmt;
@@ -24,7 +24,7 @@ use std::fs::File;
 use std::future::Future;
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use url::Url;
 
 /// The maximum number of concurrent requests.
@@ -37,13 +37,8 @@ pub(super) struct ObjectPrefix {
     /// The URL.
     root: PathBuf,
     options: StorageOptions,
-    connection: Mutex<Option<Connection>>,
-}
-
-/// A connection of one process. A forked child makes a new one.
-struct Connection {
-    process: ProcessId,
-    store: Arc<dyn ObjectStore>,
+    /// The connection of one process. A forked child makes a new one.
+    connection: Mutex<Option<(ProcessId, Arc<dyn ObjectStore>)>>,
 }
 
 impl fmt::Debug for ObjectPrefix {
@@ -72,10 +67,6 @@ impl ObjectPrefix {
         block_on(async move { future.await.map_err(|error| store_error(&url, error)) })
     }
 
-    fn url(&self) -> &str {
-        self.root.to_str().unwrap_or_default()
-    }
-
     /// Lists the files whose names come after `first`, which is empty or the name of no file.
     fn list_from(&self, folder: &str, first: &str) -> Result<Vec<ListedFile>> {
         let first = (!first.is_empty()).then(|| StorePath::from(format!("{folder}/{first}")));
@@ -90,28 +81,22 @@ impl ObjectPrefix {
 
     /// Uploads a local file in parts, and checks its length in the store.
     fn upload(&self, from: &Path, path: &str, cancel: &CancellationToken) -> Result<()> {
-        let mut file = File::open(from).map_err(|source| Error::io(from, source))?;
-        let length = file.metadata().map_err(|source| Error::io(from, source))?.len();
-        let mut buffer = vec![0; PART_BYTES.min(length as usize)];
+        let as_io = |source| Error::io(from, source);
+        let file = File::open(from).map_err(as_io)?;
+        let length = file.metadata().map_err(as_io)?.len();
         let mut upload: Option<WriteMultipart> = None;
         loop {
             cancel.check()?;
-            let mut filled = 0;
-            while filled < buffer.len() {
-                match file.read(&mut buffer[filled..]).map_err(|source| Error::io(from, source))? {
-                    0 => break,
-                    read => filled += read,
-                }
-            }
-            let part = Bytes::copy_from_slice(&buffer[..filled]);
-            let last = filled < PART_BYTES;
+            let mut part = Vec::with_capacity(PART_BYTES.min(length as usize));
+            (&file).take(PART_BYTES as u64).read_to_end(&mut part).map_err(as_io)?;
+            let last = part.len() < PART_BYTES;
             upload = self.request(path, |store, path| async move {
                 let mut upload = match upload {
                     Some(upload) => upload,
                     None if last => return store.put(&path, part.into()).await.map(|_| None),
                     None => WriteMultipart::new_with_chunk_size(store.put_multipart(&path).await?, PART_BYTES),
                 };
-                upload.put(part);
+                upload.put(part.into());
                 if last {
                     return upload.finish().await.map(|_| None);
                 }
@@ -141,26 +126,26 @@ impl Backend for ObjectPrefix {
     }
 
     fn store(&self) -> Result<Arc<dyn ObjectStore>> {
-        let mut slot = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = lock(&self.connection);
         match &*slot {
-            Some(connection) if connection.process.is_current() => Ok(Arc::clone(&connection.store)),
+            Some((process, store)) if process.is_current() => Ok(Arc::clone(store)),
             _ => {
-                let store = connect(self.url(), &self.options)?;
-                *slot = Some(Connection { process: ProcessId::current(), store: Arc::clone(&store) });
+                let store = connect(self.root.to_str().unwrap_or_default(), &self.options)?;
+                *slot = Some((ProcessId::current(), Arc::clone(&store)));
                 Ok(store)
             }
         }
     }
 
     fn read(&self, path: &str) -> Result<Option<Bytes>> {
-        self.request(path, |store, path| read(store, path, GetOptions::default()))
+        self.request(path, read)
     }
 
     fn read_all(&self, paths: &[String]) -> Result<Vec<Result<Option<Bytes>>>> {
         let store = self.store()?;
         let read_one = |path: &String| {
             let (store, url) = (Arc::clone(&store), self.path(path));
-            let read = read(store, StorePath::from(&**path), GetOptions::default());
+            let read = read(store, StorePath::from(&**path));
             async move { read.await.map_err(|error| store_error(&url, error)) }
         };
         let reads: Vec<_> = paths.iter().map(read_one).collect();
@@ -186,13 +171,12 @@ impl Backend for ObjectPrefix {
         Ok(Some(copy))
     }
 
-    fn list(&self, folder: &str) -> Result<Option<Vec<ListedFile>>> {
-        self.list_from(folder, "").map(Some)
+    fn list(&self, folder: &str) -> Result<Vec<ListedFile>> {
+        self.list_from(folder, "")
     }
 
-    fn names(&self, folder: &str, first: &str) -> Result<Option<Vec<String>>> {
-        let files = self.list_from(folder, first)?;
-        Ok(Some(files.into_iter().map(|file| file.name).collect()))
+    fn names(&self, folder: &str, first: &str) -> Result<Vec<String>> {
+        Ok(self.list_from(folder, first)?.into_iter().map(|file| file.name).collect())
     }
 
     fn first_names(&self, folder: &str, count: usize) -> Result<Vec<String>> {
@@ -221,11 +205,6 @@ impl Backend for ObjectPrefix {
                 Err(error) => Err(error),
             }
         })
-    }
-
-    /// Begins the file in the system's temporary folder.
-    fn stage(&self, _folder: &str) -> Result<Staged> {
-        Staged::new(&std::env::temp_dir())
     }
 
     fn put_file(&self, staged: Staged, path: &str, cancel: &CancellationToken) -> Result<()> {
@@ -259,8 +238,8 @@ fn existing<T>(outcome: Result<T, StoreError>) -> Result<Option<T>, StoreError> 
     }
 }
 
-async fn read(store: Arc<dyn ObjectStore>, path: StorePath, options: GetOptions) -> Result<Option<Bytes>, StoreError> {
-    match existing(store.get_opts(&path, options).await)? {
+async fn read(store: Arc<dyn ObjectStore>, path: StorePath) -> Result<Option<Bytes>, StoreError> {
+    match existing(store.get(&path).await)? {
         Some(object) => object.bytes().await.map(Some),
         None => Ok(None),
     }

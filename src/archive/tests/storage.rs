@@ -136,7 +136,7 @@ impl Backend for SimulatedStorage {
         file.transpose().map_err(|source: io::Error| Error::io(path, source))
     }
 
-    fn list(&self, folder: &str) -> Result<Option<Vec<ListedFile>>> {
+    fn list(&self, folder: &str) -> Result<Vec<ListedFile>> {
         let is_old = self.makes(Mistake::NoGrace);
         self.call("list", folder, |world| {
             let file = |(name, stored): (&str, &Stored)| ListedFile {
@@ -144,18 +144,18 @@ impl Backend for SimulatedStorage {
                 num_bytes: stored.bytes.len() as u64,
                 modified: if is_old { SystemTime::UNIX_EPOCH } else { stored.modified },
             };
-            Ok(Some(world.in_folder(folder).map(file).collect()))
+            Ok(world.in_folder(folder).map(file).collect())
         })
     }
 
-    fn names(&self, folder: &str, first: &str) -> Result<Option<Vec<String>>> {
+    fn names(&self, folder: &str, first: &str) -> Result<Vec<String>> {
         // A writer sees the tag that it has just put.
         let is_hidden = self.makes(Mistake::TagsIgnored)
             && folder == TAGS_FOLDER
             && !self.has_put_tag.swap(false, Ordering::Relaxed);
         self.call("names", folder, |world| {
             let names = world.in_folder(folder).map(|(name, _)| name);
-            Ok(Some(names.filter(|&name| name >= first && !is_hidden).map(str::to_owned).collect()))
+            Ok(names.filter(|&name| name >= first && !is_hidden).map(str::to_owned).collect())
         })
     }
 
@@ -190,10 +190,6 @@ impl Backend for SimulatedStorage {
         self.make_durable(path, matches!(published, Ok(Published::New)));
         self.has_put.store(published.is_ok(), Ordering::Relaxed);
         published
-    }
-
-    fn stage(&self, _: &str) -> Result<Staged> {
-        Staged::new(&std::env::temp_dir())
     }
 
     fn put_file(&self, staged: Staged, path: &str, _: &CancellationToken) -> Result<()> {

@@ -130,7 +130,7 @@ impl OutputFolder {
             if path.to_string_lossy().contains(['?', '#']) {
                 return Err(Error::argument("path", "a URL without `?` and `#`", path.display()));
             }
-            if let Some(name) = storage.names("", "")?.and_then(|names| names.into_iter().next()) {
+            if let Some(name) = storage.names("", "")?.into_iter().next() {
                 return Err(taken(path, "nothing", &name));
             }
             let (root, suffix) = (storage.root().to_path_buf(), format!("-{}.{extension}", &random::id()[..12]));
@@ -160,7 +160,7 @@ impl OutputFolder {
         // The error that stopped the writers matters more.
         let names = if written.is_ok() { names? } else { names.unwrap_or_default() };
         let (own, others): (Vec<String>, Vec<String>) =
-            names.unwrap_or_default().into_iter().partition(|name| name.ends_with(&self.files.suffix));
+            names.into_iter().partition(|name| name.ends_with(&self.files.suffix));
         let written = written.and_then(|num_rows| match others.first() {
             None => Ok(num_rows),
             Some(name) => Err(taken(self.storage.root(), "no other objects", name)),
