@@ -80,7 +80,10 @@ fn parse(text: &str, state: &SessionState) -> Result<Parsed> {
 /// Returns the query of a statement, or the error for a statement that does more than read.
 fn query_of(parsed: &mut Parsed) -> Result<&mut Statement> {
     let what = match parsed {
-        Parsed::Statement(statement) if matches!(**statement, Statement::Query(_)) => return Ok(statement.as_mut()),
+        Parsed::Statement(statement) => match statement.as_mut() {
+            query @ Statement::Query(_) => return Ok(query),
+            other => first_words(&other.to_string()),
+        },
         Parsed::Explain(_) => "EXPLAIN".to_owned(),
         other => first_words(&other.to_string()),
     };
