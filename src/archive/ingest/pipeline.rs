@@ -252,15 +252,11 @@ impl<'a> IngestJob<'a> {
 /// Splits runs into parts whose columns fit in a processor's cache.
 fn parts(runs: &[IngestedRun]) -> impl Iterator<Item = &[IngestedRun]> {
     const PART_STEPS: usize = 1 << 14;
-    let mut rest = runs;
-    std::iter::from_fn(move || {
-        let mut num_steps = 0;
-        let full = rest.iter().position(|ingested| {
-            num_steps += ingested.run.num_steps();
-            num_steps >= PART_STEPS
-        });
-        let (part, after) = rest.split_at(full.map_or(rest.len(), |last| last + 1));
-        rest = after;
-        (!part.is_empty()).then_some(part)
+    let mut num_steps = 0;
+    runs.chunk_by(move |ingested, _| {
+        num_steps += ingested.run.num_steps();
+        let is_full = num_steps >= PART_STEPS;
+        num_steps = if is_full { 0 } else { num_steps };
+        !is_full
     })
 }

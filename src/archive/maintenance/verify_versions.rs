@@ -87,10 +87,8 @@ impl VersionsCheck {
         self.expect(path, "num_runs", &rows(&manifest.files, TableName::Runs), &manifest.num_runs);
         self.expect(path, "num_steps", &rows(&manifest.files, TableName::Steps), &manifest.num_steps);
         self.expect(path, "files", &manifest.files.len(), &manifest.paths().len());
-        let (archive_id, phases) = match &self.newest {
-            Some(newest) => (newest.archive_id.clone(), newest.phases),
-            None => (manifest.archive_id.clone(), manifest.phases),
-        };
+        let newest = self.newest.as_ref().unwrap_or(manifest);
+        let (archive_id, phases) = (newest.archive_id.clone(), newest.phases);
         self.expect(path, "archive_id", &archive_id, &manifest.archive_id);
         self.expect(path, "phases", &format!("{phases:?}"), &format!("{:?}", manifest.phases));
         if manifest.archive_id != archive_id {

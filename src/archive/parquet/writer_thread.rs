@@ -25,26 +25,21 @@ pub(in crate::archive) struct TransactionFiles<'a> {
     pub(in crate::archive) file_rows: u64,
 }
 
-/// A message to the writer thread. If the channel closes without `End`, the work has failed, and all files are
-/// removed.
-enum WriterMessage {
-    RowGroup(TableName, EncodedRowGroup),
-    /// The next row groups begin new files.
-    EndFiles,
-    End,
-}
+/// A message to the writer thread: a row group, or `None` at the end of the files. If the channel closes before the end,
+/// the work has failed, and all files are removed.
+type WriterMessage = Option<(TableName, EncodedRowGroup)>;
 
 /// The sending end of the channel to the writer thread.
 pub(in crate::archive) struct RowGroupSender(SyncSender<WriterMessage>);
 
 impl RowGroupSender {
     pub(in crate::archive) fn send(&self, table: TableName, group: EncodedRowGroup) -> Result<()> {
-        self.0.send(WriterMessage::RowGroup(table, group)).map_err(|_| closed())
+        self.0.send(Some((table, group))).map_err(|_| closed())
     }
 
     /// Lets the next row groups begin new files.
     pub(in crate::archive) fn end_files(&self) -> Result<()> {
-        self.0.send(WriterMessage::EndFiles).map_err(|_| closed())
+        self.0.send(None).map_err(|_| closed())
     }
 }
 
@@ -69,7 +64,7 @@ impl TransactionFiles<'_> {
             let worked = work(&sender);
             if worked.is_ok() {
                 // This fails if the writer thread has failed, which `written` shows.
-                let _ = sender.0.send(WriterMessage::End);
+                sender.end_files().ok();
             }
             drop(sender);
             let written = writing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -95,17 +90,16 @@ struct OpenFiles<'a> {
 
 impl OpenFiles<'_> {
     fn receive(&mut self, receiver: &Receiver<WriterMessage>, cancel: &CancellationToken) -> Result<()> {
-        loop {
-            match receiver.recv() {
-                Ok(WriterMessage::RowGroup(table, group)) => {
+        for message in receiver {
+            match message {
+                Some((table, group)) => {
                     cancel.check()?;
                     self.append(table, group, cancel)?;
                 }
-                Ok(WriterMessage::EndFiles) => self.finish(cancel)?,
-                Ok(WriterMessage::End) => return self.finish(cancel),
-                Err(_) => return Ok(()),
+                None => self.finish(cancel)?,
             }
         }
+        Ok(())
     }
 
     /// Finishes and publishes the unfinished files.
