@@ -4,7 +4,6 @@ use crate::error::OrRaise;
 use crate::support::integers::{Bounded, U16, U64};
 use crate::support::results::is_first;
 use a2store::board::{Board, Move, Palette, WideBoard, board_svg};
-use a2store::error::Error;
 use a2store_explore::Position;
 use pyo3::prelude::*;
 use std::path::PathBuf;

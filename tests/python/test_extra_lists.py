@@ -123,12 +123,12 @@ def test_nulls_in_lists_of_floats_are_nan(archive: a2store.Archive, keys: dict[s
 
 def test_nulls_in_other_lists_are_rejected(archive: a2store.Archive, keys: dict[str, Array]) -> None:
     values = random_values("<i4", len(keys["run_id"]), 3)
-    for column in (
+    for nulls in (
         lists(values, np.arange(len(values)) == 11),
         pa.FixedSizeListArray.from_arrays(pa.array(values.ravel(), mask=np.arange(values.size) == 3 * 11 + 2), 3),
     ):
         with pytest.raises(a2store.ColumnError, match=r"column x, row [0-9]+: expected a value, found NULL"):
-            materialize(archive, keys, x=column, extra=["x"])
+            materialize(archive, keys, x=nulls, extra=["x"])
 
 
 @pytest.mark.parametrize(

@@ -169,10 +169,8 @@ impl Actor<'_> {
         } else {
             let keys = runs.iter().flat_map(|&(run_id, num_steps)| (0..num_steps).map(move |step| (run_id, step)));
             let (run_ids, steps): (Vec<u32>, Vec<u32>) = keys.unzip();
-            let columns: [(&str, ArrayRef); 2] = [
-                ("run_id", Arc::new(UInt32Array::from(run_ids))),
-                ("step_index", Arc::new(UInt32Array::from(steps))),
-            ];
+            let columns: [(&str, ArrayRef); 2] =
+                [("run_id", Arc::new(UInt32Array::from(run_ids))), ("step_index", Arc::new(UInt32Array::from(steps)))];
             let rows = RecordBatch::try_from_iter(columns).map_err(Error::other)?;
             let options = AnnotateOptions::default().with_replace(self.draw(2) == 0);
             archive.annotate(&model, AnnotationInput::Rows(&rows), &options, &(), cancel)?;
