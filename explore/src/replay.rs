@@ -116,6 +116,7 @@ impl Replay {
     }
 
     /// Returns the positions of a run, without predictions.
+    #[must_use]
     pub fn of_run(run_id: Option<u32>, run: &Run) -> Replay {
         let (meta, normalized) = (run.meta(), run.normalized());
         let steps = (0..run.num_steps()).filter_map(|step| run.step(step).zip(normalized.step(step)));

@@ -70,17 +70,16 @@ impl Loader {
     /// loader then stays unchanged.
     pub fn load_state(&self, state: &LoaderState) -> Result<()> {
         let own = self.state();
-        let fields: [(&'static str, fn(&LoaderState) -> String); 7] = [
-            ("version", |state| state.version.to_string()),
-            ("num_rows", |state| state.num_rows.to_string()),
-            ("rows", |state| state.rows.clone()),
-            ("order", |state| state.order.clone()),
-            ("num_samples", |state| state.num_samples.to_string()),
-            ("seed", |state| state.seed.to_string()),
-            ("symmetries", |state| state.symmetries.to_string()),
+        let fields = [
+            ("version", own.version.to_string(), state.version.to_string()),
+            ("num_rows", own.num_rows.to_string(), state.num_rows.to_string()),
+            ("rows", own.rows.clone(), state.rows.clone()),
+            ("order", own.order.clone(), state.order.clone()),
+            ("num_samples", own.num_samples.to_string(), state.num_samples.to_string()),
+            ("seed", own.seed.to_string(), state.seed.to_string()),
+            ("symmetries", own.symmetries.to_string(), state.symmetries.to_string()),
         ];
-        for (field, value) in fields {
-            let (expected, found) = (value(&own), value(state));
+        for (field, expected, found) in fields {
             if expected != found {
                 // Other rows are usually those of another version.
                 let of_version = |state: &LoaderState, value: String| match state.archive_version {

@@ -75,7 +75,7 @@ fn a_query_that_determines_its_rows_gives_one_table() {
         "SELECT * FROM steps WHERE now() > '2020-01-01'",
     ] {
         let first = table(&games.archive, sql);
-        assert!(!first.is_empty(), "{sql}");
+        assert!(first.num_rows() > 0, "{sql}");
         for _ in 0..3 {
             let again = table(&games.archive, sql);
             assert_eq!((again.rows(), again.fingerprint()), (first.rows(), first.fingerprint()), "{sql}");

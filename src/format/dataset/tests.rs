@@ -133,7 +133,6 @@ fn run_ids_in_rows_may_restart() {
     reads_all(&folder, &runs);
     sql(&folder, "UPDATE runs SET id = id + 1000");
     reads_all(&folder, &runs);
-    assert_eq!(Dataset::open(&folder).unwrap().id(1), Some(1001));
 }
 
 #[test]

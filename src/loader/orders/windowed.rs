@@ -57,7 +57,7 @@ impl WindowedOrder {
         let end = self.blocks.n.min((window + 1) * BLOCKS);
         let whole = (window * BLOCKS..end).filter_map(|place| self.blocks.get(place));
         let has_rest = window == self.last_window() && self.blocks.n << self.shift < self.num_rows;
-        let rest = has_rest.then(|| self.blocks.n);
+        let rest = has_rest.then_some(self.blocks.n);
         whole.chain(rest).map(|block| block << self.shift).collect()
     }
 
