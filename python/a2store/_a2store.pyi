@@ -274,7 +274,7 @@ class Run:
 
         Raises ``IndexError`` for an index without a position. Raises ``ValueError`` for no positions or more than
         1,000, and for ``seconds`` out of range. Raises ``OSError`` if the file cannot be written, and
-        ``ModuleNotFoundError`` without ``pillow``.
+        ``ImportError`` without ``pillow``.
 
         >>> run = a2store.read_run("runs/run-00000.a2run2")
         >>> run.to_gif("game.gif", steps=range(0, 20))

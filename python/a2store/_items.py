@@ -13,16 +13,14 @@ from ._integers import any_integer
 
 def item(table: StepTable, key: Any) -> dict[str, npt.NDArray[Any]] | Batch:
     """Return one row as a dict, or several rows as a batch."""
-    length = len(table)
-    if isinstance(key, slice):
-        start, stop, step = key.indices(length)
-        # NumPy cannot hold larger steps.
-        return table.take(np.arange(start, stop, max(-length - 1, min(step, length + 1))))
     try:
-        row = any_integer("key", key)
+        row: int | None = any_integer("key", key)
     except TypeError:
-        return table.take(_indices(key, length))
-    return {name: values[0] for name, values in table.take([row]).items()}
+        row = None
+    if row is None:
+        return table.take(_indices(key, len(table)))
+    # An array needs no conversion, unlike a list.
+    return {name: values[0] for name, values in table.take(np.array([row])).items()}
 
 
 def _indices(key: Any, length: int) -> Any:

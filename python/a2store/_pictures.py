@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from io import BytesIO
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ._a2store import Run, _exponents
-from ._integers import any_integer
 from ._packages import needed
 
 if TYPE_CHECKING:
@@ -18,28 +14,20 @@ if TYPE_CHECKING:
 SIZE = 240
 """The width of a picture in pixels."""
 FRAME = "#a59a8e"
-MAX_BOARDS = 1_000
 
 
-def write_gif(run: Run, path: Path, steps: Iterable[int] | None, seconds: float, colors: list[tuple[str, str]]) -> None:
-    """Write positions of a run as an endless GIF. A color is that of a tile and that of its number."""
-    places: Sequence[int] = range(len(run) + (run.final_board is not None))
-    if steps is not None:
-        # One more than allowed shows that there are too many.
-        places = [any_integer("steps", step) for step in islice(steps, MAX_BOARDS + 1)]
-    if not 1 <= len(places) <= MAX_BOARDS:
-        raise ValueError(f"steps: expected 1 to {MAX_BOARDS} positions, found {len(places)}")
-    boards = [run.position(place).board for place in places]
+def write_gif(boards: list[bytes], path: Path, seconds: float, colors: list[tuple[str, str]]) -> None:
+    """Write an endless GIF. A board is sixteen exponents; a color is that of a tile and that of its number."""
     # A GIF stores the time of a frame as 16 bits, in hundredths of a second.
     if not 0.02 <= seconds <= 655:
-        raise ValueError(f"seconds: expected 0.02 to 655, found {seconds:g}")
+        raise ValueError(f"seconds: expected 0.02 to 655, found {seconds}")
     needed("pillow", "to_gif")
     from PIL import ImageFont
 
     # Longer numbers have smaller digits, so that 65,536 fits its tile.
     shares = {1: 0.1, 2: 0.1, 3: 0.085, 4: 0.068, 5: 0.055}
     fonts = {digits: ImageFont.load_default(SIZE * share) for digits, share in shares.items()}
-    frames = [_frame(_exponents(board.board, board.tile_65536_mask), colors, fonts) for board in boards]
+    frames = [_frame(board, colors, fonts) for board in boards]
     file = BytesIO()
     frames[0].save(
         file, "gif", save_all=True, append_images=frames[1:], duration=round(seconds * 1000), loop=0, optimize=False

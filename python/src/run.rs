@@ -10,7 +10,7 @@ use crate::support::numpy::copied_array;
 use crate::support::results::IntoInstance;
 use crate::support::steps::legal_array;
 use a2store::archive::Archive;
-use a2store::board::Palette;
+use a2store::board::{Palette, WideBoard};
 use a2store::error::Error;
 use a2store::format::{RunFormat, decode_run, encode_run, read_run as read_run_file};
 use a2store::run::Run;
@@ -86,6 +86,25 @@ impl PyRun {
             }
         };
         Ok(self.game.get_or_init(|| game))
+    }
+
+    /// Returns the exponents of the boards of an animated picture.
+    fn boards_of(&self, steps: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<[u8; 16]>> {
+        const MAX: usize = 1_000;
+        let boards = (0..self.run.num_steps()).filter_map(|step| self.run.step(step)).map(|step| step.board);
+        let boards: Vec<[u8; 16]> = boards.chain(self.run.final_board()).map(WideBoard::exps).collect();
+        let board_at = |step: &Bound<'_, PyAny>| {
+            place(AnyInt::part("steps", step)?, boards.len(), POSITIONS).map(|place| boards[place])
+        };
+        let boards = match steps {
+            None => boards,
+            // One more than allowed shows that there are too many.
+            Some(steps) => steps.try_iter()?.take(MAX + 1).map(|step| board_at(&step?)).collect::<PyResult<_>>()?,
+        };
+        if !(1..=MAX).contains(&boards.len()) {
+            return Err(raised(Error::argument("steps", format!("1 to {MAX} positions"), boards.len())));
+        }
+        Ok(boards)
     }
 
     fn encode(&self, format: Option<&str>) -> PyResult<Vec<u8>> {
@@ -257,15 +276,16 @@ impl PyRun {
     ///
     /// Raises ``IndexError`` for an index without a position. Raises ``ValueError`` for no positions or more than
     /// 1,000, and for ``seconds`` out of range. Raises ``OSError`` if the file cannot be written, and
-    /// ``ModuleNotFoundError`` without ``pillow``.
+    /// ``ImportError`` without ``pillow``.
     ///
     /// >>> run = a2store.read_run("runs/run-00000.a2run2")
     /// >>> run.to_gif("game.gif", steps=range(0, 20))
     #[pyo3(signature = (path, steps=None, *, seconds=0.2))]
-    fn to_gif(slf: &Bound<'_, Self>, path: PathBuf, steps: Option<&Bound<'_, PyAny>>, seconds: f64) -> PyResult<()> {
+    fn to_gif(&self, py: Python<'_>, path: PathBuf, steps: Option<&Bound<'_, PyAny>>, seconds: f64) -> PyResult<()> {
+        let boards = self.boards_of(steps)?;
         let colors = |exp| (Palette::Classic.background(exp), Palette::text(exp));
         let colors: Vec<_> = (0..=16).map(colors).collect();
-        slf.py().import("a2store._pictures")?.call_method1("write_gif", (slf, path, steps, seconds, colors)).map(drop)
+        py.import("a2store._pictures")?.call_method1("write_gif", (boards, path, seconds, colors)).map(drop)
     }
 
     fn __repr__(&self) -> String {

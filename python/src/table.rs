@@ -18,11 +18,12 @@ use a2store::error::Error;
 use a2store::loader::{LoaderOptions, Permutation};
 use a2store::query::Preview;
 use a2store::system::cancellation::CancellationToken;
-use a2store::system::machine::filled;
+use a2store::system::machine::{filled, reserve};
 use a2store::table::{AttachedColumn, FromRunsOptions, HeldOut, RowFilter, StepTable};
 use pyo3::exceptions::{PyKeyError, PyUserWarning, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyCapsule, PyDict};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyCapsule, PyDict, PySlice};
 use pyo3_arrow::error::PyArrowResult;
 use std::ffi::CString;
 use std::path::PathBuf;
@@ -63,11 +64,12 @@ use std::sync::Arc;
 #[pyclass(frozen, name = "StepTable", module = "a2store")]
 pub(crate) struct PyStepTable {
     pub(super) table: StepTable,
+    dtype: PyOnceLock<Py<PyAny>>,
 }
 
 impl PyStepTable {
     pub(crate) fn new(table: StepTable) -> PyStepTable {
-        PyStepTable { table }
+        PyStepTable { table, dtype: PyOnceLock::new() }
     }
 }
 
@@ -89,6 +91,13 @@ impl PyStepTable {
     /// for another key.
     fn __getitem__<'py>(slf: &Bound<'py, Self>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let (py, this) = (slf.py(), slf.get());
+        if let Ok(slice) = key.cast::<PySlice>() {
+            let at = slice.indices(this.table.num_rows() as isize)?;
+            let mut rows = Vec::new();
+            reserve(&mut rows, at.slicelength).or_raise()?;
+            rows.extend((0..at.slicelength as isize).map(|place| (at.start + place * at.step) as u64));
+            return Ok(Bound::new(py, this.batch(py, &rows)?)?.into_any());
+        }
         let Ok(name) = key.extract::<String>() else {
             return py.import("a2store._items")?.call_method1("item", (slf, key));
         };
@@ -170,6 +179,9 @@ impl PyStepTable {
     /// The structured NumPy type of a row, with the offsets of the fields and ``itemsize == stride``.
     #[getter]
     fn dtype<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        if let Some(dtype) = self.dtype.get(py) {
+            return Ok(dtype.bind(py).clone());
+        }
         let layout = self.table.layout();
         let (mut names, mut formats, mut offsets) = (Vec::new(), Vec::new(), Vec::new());
         for (name, format, values, offset) in layout.numpy_fields() {
@@ -182,7 +194,8 @@ impl PyStepTable {
         fields.set_item("formats", formats)?;
         fields.set_item("offsets", offsets)?;
         fields.set_item("itemsize", layout.stride())?;
-        py.import("numpy")?.call_method1("dtype", (fields,))
+        let dtype = py.import("numpy")?.call_method1("dtype", (fields,))?;
+        Ok(self.dtype.get_or_init(py, || dtype.unbind()).bind(py).clone())
     }
 
     /// Return the rows as a structured array: shape (rows,), of type ``table.dtype``.

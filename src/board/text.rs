@@ -69,8 +69,16 @@ pub(super) fn parse(text: &str, most: u32) -> Result<[u8; 16]> {
         _ => Err(text_error("tile", &format!("a power of two in 2..={most}, or ."), word)),
     };
     let words = text.split(|c: char| c.is_whitespace() || c == '/').filter(|word| !word.is_empty());
-    let exps = words.map(exp).collect::<Result<Vec<u8>>>()?;
-    exps.try_into().map_err(|exps: Vec<u8>| text_error("board", "16 tiles", &exps.len().to_string()))
+    let (mut exps, mut len) = ([0; 16], 0);
+    for word in words {
+        let exp = exp(word)?;
+        // Tiles after the sixteenth are only checked and counted.
+        if let Some(cell) = exps.get_mut(len) {
+            *cell = exp;
+        }
+        len += 1;
+    }
+    if len == 16 { Ok(exps) } else { Err(text_error("board", "16 tiles", &len.to_string())) }
 }
 
 fn text_error(what: &'static str, expected: &str, found: &str) -> Error {

@@ -79,7 +79,7 @@ impl RunsToWrite<'_> {
         let with_files = options.format.uses_run_file();
         match self {
             RunsToWrite::Stored { archive, run_ids } => {
-                let make = |stored: StoredRun| {
+                let make = |mut stored: StoredRun| {
                     let file = if with_files { stored.original()? } else { None };
                     let StoredRun { run_id, run, game_steps, .. } = stored;
                     Ok(make(RunToWrite { id: run_id.into(), run, file, game_steps }))

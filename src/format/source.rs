@@ -14,9 +14,9 @@ pub trait RunSource: Send + Sync + fmt::Debug {
     /// Returns the approximate size of a run in bytes, decompressed. Returns 0 past the last run.
     fn num_bytes(&self, index: usize) -> u64;
 
-    /// Adds the run and its offset in the file to an error about the bytes of the run.
+    /// Adds the run, and its offset in the file if that is known, to an error about the bytes of the run.
     fn locate(&self, index: usize, error: Error) -> Error {
-        error.in_run(index as u64, 0)
+        error.located(|location| (location.run, location.offset) = (Some(index as u64), None))
     }
 
     /// Returns whether the index is deliberately empty, as a deleted entry of a pack is.

@@ -245,17 +245,18 @@ impl Ring {
     ) -> (MutexGuard<'a, RingState>, Result<()>) {
         let arena = state.pool.take(&maker.schema, self.capacity);
         drop(state);
-        let made = arena.and_then(|mut arena| {
+        let filled = arena.map(|mut arena| {
             let _record = PanicRecord(self);
-            let num_rows = Arc::get_mut(&mut arena).map_or(Ok(0), |arena| maker.fill(step, arena, cancel))?;
-            Ok((arena, num_rows))
+            let num_rows = Arc::get_mut(&mut arena).map_or(Ok(0), |arena| maker.fill(step, arena, cancel));
+            (arena, num_rows)
         });
         let mut state = lock(&self.state);
+        let made = filled.and_then(|(arena, num_rows)| {
+            state.pool.keep(&arena);
+            num_rows.map(|num_rows| Batch::new(arena, Arc::clone(&maker.schema), num_rows))
+        });
         let (slot, outcome) = match made {
-            Ok((arena, num_rows)) => {
-                state.pool.keep(&arena);
-                (BatchSlot::Made(Batch::new(arena, Arc::clone(&maker.schema), num_rows)), Ok(()))
-            }
+            Ok(batch) => (BatchSlot::Made(batch), Ok(())),
             Err(error) => (BatchSlot::GivenUp, Err(error)),
         };
         state.finish(step, slot);

@@ -85,13 +85,18 @@ impl VectorEnv {
 
     /// Begins the next game in a new slot.
     pub(super) fn add_slot(&mut self) {
+        let (board, game) = self.next();
+        self.legal.push(board.legal_moves());
+        self.boards.push(board);
+        self.games.push(game);
+    }
+
+    /// Begins the next game.
+    fn next(&mut self) -> (Board, EnvGame) {
         let number = self.next_game;
         self.next_game += 1;
         let mut spawner = Spawner::of_game(self.seed, number);
-        let board = spawner.first_board();
-        self.legal.push(board.legal_moves());
-        self.boards.push(board);
-        self.games.push(EnvGame { spawner, number, score: 0, num_steps: 0 });
+        (spawner.first_board(), EnvGame { spawner, number, score: 0, num_steps: 0 })
     }
 
     /// Begins the next game in a slot, even if the current game is not over.
@@ -99,9 +104,10 @@ impl VectorEnv {
     /// # Panics
     /// If the slot does not exist.
     pub fn restart(&mut self, slot: usize) {
-        assert!(slot < self.len(), "slot {slot} exists");
-        self.add_slot();
-        self.remove(slot);
+        let (board, game) = self.next();
+        self.boards[slot] = board;
+        self.legal[slot] = board.legal_moves();
+        self.games[slot] = game;
     }
 
     /// Removes a slot; the last slot takes its place.

@@ -22,7 +22,7 @@ from faults.power_loss import EXTREMES, NOTHING, Disk, read_tree, write_tree
 from faults.shim import FAILURES, KILLS, Call, Fault, Shim, read_log, was_killed
 
 ARCHIVE = "games.a2"
-PER_CLASS = 2
+PER_CLASS = 3
 """Calls of each class that the short form disturbs."""
 ERRORS = {"EIO": "Input/output error", "ENOSPC": "No space left on device"}
 

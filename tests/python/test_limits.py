@@ -267,7 +267,7 @@ import pyarrow
 import a2store
 from threads import comes_to_rest, eventually, others
 archive = a2store.Archive.open(sys.argv[1])
-spill, waits_for_files = Path(sys.argv[3]), sys.argv[6] == "True"
+spill, folder_of_files = Path(sys.argv[3]), sys.argv[6]
 if "table" in {work!r} or "to_" in {work!r}:
     # The first table imports pandas, and the signal must not come during that import.
     pyarrow.table(archive.sql("SELECT 1 AS x"))
@@ -277,7 +277,9 @@ def used():
     return times.user + times.system
 def is_at_work():
     # The planning uses far less time than this, so the engine's threads are running and the call waits for them.
-    return used() > begun + 0.3 and (not waits_for_files or any(path.is_file() for path in spill.rglob("*")))
+    if used() < begun + 0.3:
+        return False
+    return not folder_of_files or any(path.is_file() for path in Path(folder_of_files).rglob("*"))
 begun = used()
 def interrupt():
     eventually(is_at_work)
@@ -332,8 +334,9 @@ def stopped(archive: a2store.Archive, folder: Path, kind: str, work: str) -> lis
     spill = folder / "spill"
     spill.mkdir(exist_ok=True)
     code = STOPPED.format(work=work)
-    # A sort must spill to files; with the smallest memory limit it never fails.
-    args = [archive.path, KINDS[kind], spill, Path(__file__).parent, ENOUGH, kind == "sort"]
+    # A sort must spill to files; with the smallest memory limit it never fails. A written file is beside the folder.
+    files = spill if kind == "sort" else folder if "write_parquet" in work else ""
+    args = [archive.path, KINDS[kind], spill, Path(__file__).parent, ENOUGH, files]
     done = python("-c", code, *args, timeout=2 * HANGS)
     assert (done.returncode, done.stderr) == (0, "")
     return list(json.loads(done.stdout))

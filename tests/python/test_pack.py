@@ -210,7 +210,7 @@ def test_every_access_to_a_damaged_run_reports_its_location(damaged: Path) -> No
         (lambda: list(pack.iter_batches(64)), 5),
         (lambda: list(pack.iter_batches(64, indices=[30, 5])), 30),
         (lambda: pack.to_table(), 5),
-        (lambda: list(pack.iter_step_batches(64)), 5),
+        (lambda: pack.iter_step_batches(64), 5),
     ]
     for way, index in ways:
         with pytest.raises(a2store.DecodeError) as caught:

@@ -12,6 +12,7 @@ import pytest
 
 import a2store
 import formats
+from a2store.selfplay import Recorder
 from compare import assert_same, row_keys
 from faults.shim import python
 from games import play
@@ -33,6 +34,17 @@ def test_more_indices_than_memory_holds(table: a2store.StepTable) -> None:
         with pytest.raises(MemoryError, match="out of memory: 281474976710656 bytes could not be allocated"):
             ask()
     assert len(table.take([1, 2])) == 2
+
+
+def test_more_boards_than_memory_holds(tmp_path: Path) -> None:
+    with Recorder(tmp_path, tag="v1") as recorder:
+        game = recorder.begin()
+        for boards in (np.broadcast_to(np.uint64(0x11), (2**45,)), np.broadcast_to(np.uint8(1), (2**45, 16))):
+            with pytest.raises(MemoryError):
+                game.push_batch(boards, np.zeros(2**20, "u1"))
+        game.push_batch(np.array([0x11], "u8"), np.array([0], "u1"))
+        assert len(game) == 1
+        game.abandon()
 
 
 @pytest.fixture(scope="module")

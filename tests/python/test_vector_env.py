@@ -57,6 +57,18 @@ def test_steps_obey_the_rules() -> None:
     assert begun > 30
 
 
+def test_each_set_of_legal_moves() -> None:
+    env, random, seen = VectorEnv(100), np.random.default_rng(1), set[int]()
+    # Each game avoids a direction, until it is the only legal one.
+    avoided = np.eye(4)[np.arange(100) % 4]
+    while len(seen) < 16:
+        legal = env.legal()
+        assert (legal == legal_moves(env.boards)).all()
+        seen.update((legal @ (1 << np.arange(4))).tolist())
+        env.restart()
+        env.step(np.where(legal, random.random(legal.shape) - avoided, -2).argmax(axis=1), illegal="ignore")
+
+
 def test_games_equal_those_of_play() -> None:
     result = play(lambda tokens, legal: legal.argmax(axis=1), 12, 5, seed=7, progress=False)
     env = VectorEnv(12, seed=7)

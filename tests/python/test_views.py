@@ -186,18 +186,23 @@ def held_out(table: a2store.StepTable, val: float, seed: int = 0) -> set[int]:
     parts = table.split(val, seed=seed)
     runs = [set(np.asarray(part)["run_id"].tolist()) for part in parts]
     assert runs[0].isdisjoint(runs[1])
-    whole = np.sort(np.concatenate([keys(np.asarray(part)) for part in parts]))
-    assert_same(whole, keys(np.asarray(table)))
+    sides = [keys(np.asarray(part)) for part in parts]
+    for side in sides:
+        assert_same(side, np.sort(side))
+    assert_same(np.sort(np.concatenate(sides)), keys(np.asarray(table)))
     return runs[1]
 
 
-def test_split(table: a2store.StepTable) -> None:
+def test_split(archive: a2store.Archive, table: a2store.StepTable) -> None:
     assert held_out(table, 0) == set()
     assert held_out(table, 1) == set(range(60))
     growing = [held_out(table, val) for val in (0, 0.05, 0.1, 0.3, 0.5, 0.9, 1)]
     assert all(fewer <= more for fewer, more in pairwise(growing))
     assert growing[2] == held_out(table, 0.1)
     assert len({frozenset(held_out(table, 0.5, seed)) for seed in range(10)}) == 10
+    # A part of the steps has the same sides.
+    part = archive.sql("SELECT * FROM steps WHERE run_id % 3 = 1 AND step_index > 9").materialize(progress=False)
+    assert held_out(part, 0.3, seed=5) == held_out(table, 0.3, seed=5) & set(part["run_id"].tolist())
     for val in (-0.1, 1.1, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="val"):
             table.split(val)

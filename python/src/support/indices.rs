@@ -1,7 +1,7 @@
 //! Row indices and run ids from Python.
 
 use super::integers::{exact_integer, shown};
-use super::numpy::{buffer, type_and_shape};
+use super::numpy::{strided_buffer, type_and_shape};
 use crate::error::{OrRaise, raised};
 use a2store::error::ErrorKind;
 use a2store::system::machine::{filled, reserve};
@@ -72,7 +72,7 @@ pub(crate) fn row_indices(py: Python<'_>, indices: &Bound<'_, PyAny>, len: u64) 
 
 /// Returns the elements of a one-dimensional buffer of this type.
 fn words<T: Element + Default>(py: Python<'_>, array: &Bound<'_, PyAny>) -> Option<PyResult<Vec<T>>> {
-    let buffer = buffer::<T>(array, &[None])?;
+    let buffer = strided_buffer::<T>(array, &[None])?;
     // An array with stride 0 can have more elements than memory can hold.
     let words = filled(buffer.item_count(), T::default()).or_raise();
     Some(words.and_then(|mut words| buffer.copy_to_slice(py, &mut words).map(|()| words)))

@@ -201,7 +201,13 @@ macro_rules! record_values {
 }
 
 impl Visit for Fields {
-    record_values! { record_bool: bool, record_i64: i64, record_u64: u64, record_f64: f64, record_str: &str }
+    record_values! { record_bool: bool, record_i64: i64, record_u64: u64, record_str: &str }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        // JSON has no numbers that are not finite.
+        let value = if value.is_finite() { value.into() } else { value.to_string().into() };
+        self.named.push((field.name(), value));
+    }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         let mut text = String::new();

@@ -59,8 +59,15 @@ pub(crate) fn values<T: Element>(array: &Bound<'_, PyAny>, dtype: &str) -> PyRes
     PyBuffer::<T>::get(&array)?.to_vec(array.py())
 }
 
-/// Returns the memory of an array with this type, in the machine's order of bytes, and with this shape.
+/// Returns the memory of a C-contiguous array, as [`strided_buffer`] does.
 pub(crate) fn buffer<T: Element>(array: &Bound<'_, PyAny>, shape: &[Option<usize>]) -> Option<PyBuffer<T>> {
+    // An array with stride 0 can have more elements than memory can hold. For its copy, NumPy raises `MemoryError`;
+    // `PyBuffer::to_vec` would abort the process.
+    strided_buffer(array, shape).filter(|buffer| buffer.is_c_contiguous())
+}
+
+/// Returns the memory of an array with this type, in the machine's order of bytes, and with this shape.
+pub(crate) fn strided_buffer<T: Element>(array: &Bound<'_, PyAny>, shape: &[Option<usize>]) -> Option<PyBuffer<T>> {
     let buffer = PyBuffer::<T>::get(array).ok()?;
     // Pyo3 does not reject big-endian buffers.
     let is_native = !buffer.format().to_bytes().starts_with(b">");

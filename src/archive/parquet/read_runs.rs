@@ -39,14 +39,14 @@ impl StoredRun {
         self.file_format.unwrap_or(RunFormat::A2run2)
     }
 
-    /// Returns the bytes of the run file that this run came from; `None` if it came from another kind of
+    /// Takes the bytes of the run file that this run came from; `None` if it came from another kind of
     /// source.
     ///
     /// # Errors
     /// Errors of the encoder. A run that was decoded causes none.
-    pub(crate) fn original(&self) -> Result<Option<(RunFormat, Vec<u8>)>> {
+    pub(crate) fn original(&mut self) -> Result<Option<(RunFormat, Vec<u8>)>> {
         let Some(format) = self.file_format else { return Ok(None) };
-        let bytes = self.original.clone().map_or_else(|| encode_run(&self.run, format), Ok)?;
+        let bytes = self.original.take().map_or_else(|| encode_run(&self.run, format), Ok)?;
         Ok(Some((format, bytes)))
     }
 }

@@ -25,8 +25,8 @@ pub(in crate::archive) struct TransactionFiles<'a> {
     pub(in crate::archive) file_rows: u64,
 }
 
-/// A message to the writer thread: a row group, or `None` at the end of the files. If the channel closes before the end,
-/// the work has failed, and all files are removed.
+/// A message to the writer thread: a row group, or `None`, which ends the open files. If the work fails, all files are
+/// removed.
 type WriterMessage = Option<(TableName, EncodedRowGroup)>;
 
 /// The sending end of the channel to the writer thread.

@@ -57,7 +57,7 @@ impl Storage {
     }
 
     /// Returns an error about a file that contradicts the rest of the archive.
-    #[allow(clippy::needless_pass_by_value)] // Numbers and text alike, without a borrow at every call.
+    #[allow(clippy::needless_pass_by_value)] // Callers pass numbers and texts without a borrow.
     pub(in crate::archive) fn damaged(
         &self,
         path: &str,

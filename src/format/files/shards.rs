@@ -176,7 +176,7 @@ impl RowShards {
         };
         let spanned = self.shards.iter().skip(self.place_of(range.start));
         let spanned = spanned.take_while(|shard| shard.first_row < range.end);
-        let parts: Vec<&[u8]> = spanned.filter_map(|shard| shard.rows().get(part(shard))).collect();
+        let parts = spanned.map(|shard| shard.rows().get(part(shard))).collect::<Option<Vec<&[u8]>>>()?;
         Some(match parts.as_slice() {
             &[part] => Cow::Borrowed(part),
             _ => Cow::Owned(parts.concat()),

@@ -10,6 +10,8 @@ use std::collections::{BTreeMap, HashMap};
 
 /// Longer engine names are truncated, because each run could have a name of megabytes.
 const MAX_NAME_LEN: usize = 1024;
+/// Cancellation is checked, and progress reported, once per this number of runs.
+const CHUNK_RUNS: usize = 1024;
 
 impl PackReader {
     /// Returns the statistics of the pack. They are computed once.
@@ -24,18 +26,21 @@ impl PackReader {
             return Ok(stats.clone());
         }
         let _work = ReportedWork::begin(progress, "reading headers", Unit::Runs, self.len() as u64);
-        let add = |mut tally: Tally, index: usize| -> Result<Tally> {
+        let of_chunk = |chunk: Vec<usize>| -> Result<Tally> {
             cancel.check()?;
-            // A tombstone does not count as a run.
-            if !self.entry(index)?.is_tombstone() {
-                tally.add(self, index);
+            let mut tally = Tally::default();
+            for &index in &chunk {
+                // A tombstone does not count as a run.
+                if !self.entry(index)?.is_tombstone() {
+                    tally.add(self, index);
+                }
             }
-            progress.advance(1);
+            progress.advance(chunk.len() as u64);
             Ok(tally)
         };
         let merge = |a: Tally, b: Tally| Ok(a.merge(b));
-        let indices = (0..self.len()).into_par_iter();
-        let tally = || indices.try_fold(Tally::default, add).try_reduce(Tally::default, merge);
+        let chunks = (0..self.len()).into_par_iter().chunks(CHUNK_RUNS);
+        let tally = || chunks.map(of_chunk).try_reduce(Tally::default, merge);
         let tally = workers::shared()?.install(tally)?;
         // No checksum covers the stored stats, so they must agree with the runs.
         let computed = PackStats::of(tally.lengths);

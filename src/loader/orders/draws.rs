@@ -1,7 +1,7 @@
 //! Independent draws of rows, uniform or in proportion to their weights, in constant time per draw.
 //!
-//! Weighted draws use the alias method (Walker 1977, Vose 1991). It has one bucket per row, all of equal share. A bucket
-//! belongs to its row up to a threshold, and to one other row above it. A draw picks a bucket and then one of
+//! Weighted draws use the alias method (Walker 1977, Vose 1991). It has one bucket per row, all of equal share. A
+//! bucket belongs to its row up to a threshold, and to one other row above it. A draw picks a bucket and then one of
 //! its two rows. Two sweeps over the weights fill the buckets without further memory (Hübschle-Schneider and
 //! Sanders, *Parallel Weighted Random Sampling*, ESA 2019, section 3.1).
 

@@ -11,6 +11,7 @@ use arrow::error::ArrowError;
 use arrow::ipc::writer::{FileWriter, StreamWriter};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
+use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufWriter, Write};
@@ -57,41 +58,50 @@ impl QueryStream {
             RowFormat::Csv => {
                 let mut writer = arrow::csv::Writer::new(&mut out);
                 writer.write(&RecordBatch::new_empty(Arc::clone(&schema))).map_err(of_arrow)?;
-                self.write_with(writer, &schema, cancel)?
+                self.write_with(writer, None, cancel)?
             }
-            RowFormat::Json => self.write_with(arrow::json::LineDelimitedWriter::new(&mut out), &schema, cancel)?,
+            RowFormat::Json => self.write_with(arrow::json::LineDelimitedWriter::new(&mut out), None, cancel)?,
             RowFormat::Parquet => {
                 let properties = WriterProperties::builder().set_compression(Compression::ZSTD(Default::default()));
-                let writer = ArrowWriter::try_new(&mut out, Arc::clone(&schema), Some(properties.build()));
-                self.write_with(writer.map_err(|error| query_error(error.into()))?, &schema, cancel)?
+                let writer = ArrowWriter::try_new(&mut out, schema, Some(properties.build()));
+                let mut writer = writer.map_err(of_parquet)?;
+                let mut num_rows = 0;
+                // As a `RecordBatchWriter`, it would turn errors of `out` into text.
+                while let Some(batch) = self.next_unless_cancelled(cancel)? {
+                    num_rows += batch.num_rows() as u64;
+                    writer.write(&batch).map_err(of_parquet)?;
+                }
+                writer.close().map_err(of_parquet)?;
+                num_rows
             }
             RowFormat::ArrowFile => {
                 // A file has one dictionary per column, but each batch of a result has its own.
                 let fields: Fields = schema.fields().iter().map(decoded).collect();
                 let schema = Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()));
                 let writer = FileWriter::try_new(&mut out, &schema).map_err(of_arrow)?;
-                self.write_with(writer, &schema, cancel)?
+                self.write_with(writer, Some(&schema), cancel)?
             }
             RowFormat::ArrowStream => {
                 let writer = StreamWriter::try_new(&mut out, &schema).map_err(of_arrow)?;
-                self.write_with(writer, &schema, cancel)?
+                self.write_with(writer, None, cancel)?
             }
         };
         out.flush().map_err(|error| of_arrow(error.into()))?;
         Ok(num_rows)
     }
 
-    /// Writes all rows with the types of the schema, and returns their number.
+    /// Writes all rows, with the types of another schema if there is one, and returns their number.
     fn write_with(
         &mut self,
         mut writer: impl RecordBatchWriter,
-        schema: &SchemaRef,
+        schema: Option<&SchemaRef>,
         cancel: &CancellationToken,
     ) -> Result<u64> {
         let mut num_rows = 0;
         while let Some(batch) = self.next_unless_cancelled(cancel)? {
             num_rows += batch.num_rows() as u64;
-            conform(batch, schema).and_then(|batch| writer.write(&batch)).map_err(of_arrow)?;
+            let batch = schema.map_or(Ok(batch.clone()), |schema| conform(batch, schema));
+            batch.and_then(|batch| writer.write(&batch)).map_err(of_arrow)?;
         }
         writer.close().map_err(of_arrow)?;
         Ok(num_rows)
@@ -114,6 +124,10 @@ fn decoded(field: &FieldRef) -> FieldRef {
 }
 
 fn of_arrow(error: ArrowError) -> Error {
+    query_error(error.into())
+}
+
+fn of_parquet(error: ParquetError) -> Error {
     query_error(error.into())
 }
 

@@ -288,3 +288,26 @@ impl ExecutionPlan for TasksExec {
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::datatypes::Schema;
+    use datafusion::execution::memory_pool::GreedyMemoryPool;
+
+    #[test]
+    fn results_count_for_the_memory_limit() {
+        let mut blocks = Blocks::default();
+        let rows = blocks.begin(&Schema::empty()).unwrap();
+        blocks.end(rows).unwrap();
+        let header = ResultHeader { parts: vec![(0, 0)], ..ResultHeader::default() };
+        let result = blocks.with_header(&header).unwrap();
+        let num_bytes = message::parse::<ResultHeader>(&result).unwrap().1[0].len();
+        let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(num_bytes * 2 - 1));
+        let first = TaskRows::of(&result, &pool).unwrap();
+        let second = TaskRows::of(&result, &pool).map(drop).unwrap_err();
+        assert!(matches!(second, DataFusionError::ResourcesExhausted(_)), "{second}");
+        drop(first);
+        assert!(TaskRows::of(&result, &pool).is_ok());
+    }
+}

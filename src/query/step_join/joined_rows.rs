@@ -38,21 +38,27 @@ impl JoinedRows {
     ) -> DataFusionResult<RecordBatch> {
         let ((probe, probe_keys), (build, build_keys)) = (probe, build);
         let (mut probe_at, mut build_at) = pairs(probe_keys, build_keys);
-        let (mut probe_rows, mut build_rows) = (rows_at(probe, &probe_at)?, rows_at(build, &build_at)?);
+        // The rows of the pairs, unless a condition has excluded some.
+        let mut rows = None;
         for condition in &self.conditions {
             if probe_at.is_empty() {
                 break;
             }
+            let (probe_rows, build_rows) = match rows.take() {
+                Some(rows) => rows,
+                None => (rows_at(probe, &probe_at)?, rows_at(build, &build_at)?),
+            };
             let (schema, columns) = (condition.schema(), condition.column_indices());
             let pairs = self.assemble(schema, columns, &probe_rows, &|i| Ok(Arc::clone(build_rows.column(i))))?;
             let met = verdicts(condition.expression().as_ref(), &pairs)?;
-            if met.count_set_bits() < met.len() {
+            if met.count_set_bits() == met.len() {
+                rows = Some((probe_rows, build_rows));
+            } else {
                 // A later condition may fail on pairs that an earlier one excludes.
                 for rows in [&mut probe_at, &mut build_at] {
                     let mut met = met.iter();
                     rows.retain(|_| met.next() == Some(true));
                 }
-                (probe_rows, build_rows) = (rows_at(probe, &probe_at)?, rows_at(build, &build_at)?);
             }
         }
         let result = |probe: &RecordBatch, build: &dyn Fn(usize) -> Result<ArrayRef, ArrowError>| {
@@ -64,8 +70,15 @@ impl JoinedRows {
             build_of
         };
         match self.kind {
-            JoinType::Inner | JoinType::LeftSemi => result(&probe_rows, &|i| Ok(Arc::clone(build_rows.column(i)))),
+            JoinType::Inner | JoinType::LeftSemi => {
+                let (probe_rows, build_rows) = match rows {
+                    Some(rows) => rows,
+                    None => (rows_at(probe, &probe_at)?, rows_at(build, &build_at)?),
+                };
+                result(&probe_rows, &|i| Ok(Arc::clone(build_rows.column(i))))
+            }
             JoinType::Left if probe_at.len() == probe.num_rows() => {
+                let build_rows = rows_at(build, &build_at)?;
                 result(probe, &|i| Ok(Arc::clone(build_rows.column(i))))
             }
             JoinType::Left => {

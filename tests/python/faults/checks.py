@@ -129,7 +129,7 @@ def spread(calls: list[Call], count: int) -> list[Call]:
     """Return all calls, or in the short form an even choice of them."""
     if LONG or len(calls) <= count:
         return calls
-    return [calls[at * (len(calls) - 1) // (count - 1)] for at in range(count)]
+    return [calls[at * (len(calls) - 1) // max(count - 1, 1)] for at in range(count)]
 
 
 def sample(calls: list[Call], per_class: int) -> list[Call]:
