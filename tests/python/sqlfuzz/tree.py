@@ -172,7 +172,18 @@ class _Text:
     def meeting(self, node: Node, met: Type | None) -> str:
         """Write an operand; for DuckDB, cast it if the common type of all operands is a float."""
         text = self.of(node)
-        return f"{text}::{met.duck}" if self.duck and met is not None and met.is_float and node.type != met else text
+        return self.as_float(text, node.type, met) if self.duck and met is not None and met.is_float else text
+
+    def as_float(self, text: str, own: Type, met: Type) -> str:
+        """Write a cast to a float for DuckDB, which rounds a HUGEINT twice."""
+        if own == met:
+            return text
+        if own == U64 and met == F32:
+            # DuckDB may have computed with more bits than the type has.
+            text = f"({text})::{U64.duck}"
+        if own == WIDE:
+            text = f"({text})::VARCHAR"
+        return f"({text})::{met.duck}"
 
     # Expressions
 
@@ -263,8 +274,8 @@ class _Text:
         (_, other), *_ = outputs(query)
         met = common(value.type, other)
         inner = self.of(query)
-        if self.duck and met is not None and met.is_float and other != met:
-            inner = f"SELECT c0::{met.duck} FROM ({inner}) AS q"
+        if self.duck and met is not None and met.is_float:
+            inner = f"SELECT {self.as_float('c0', other, met)} FROM ({inner}) AS q"
         return f"({self.meeting(value, met)} {node.value} ({inner}))"
 
     def _like(self, node: Node) -> str:
@@ -304,12 +315,8 @@ class _Text:
         text = self.of(node.args[0])
         if self.duck and node.args[0].type.is_float and node.type.is_int:
             text = f"trunc({text})"
-        if self.duck and node.args[0].type == U64 and node.type == F32:
-            # DuckDB rounds twice, if it computes with more bits.
-            text = f"({text})::{U64.duck}"
-        if self.duck and node.args[0].type == WIDE and node.type.is_float:
-            # DuckDB rounds a negative HUGEINT twice.
-            text = f"({text})::VARCHAR"
+        if self.duck and node.type.is_float:
+            text = self.as_float(text, node.args[0].type, node.type)
         return f"{node.value}({text} AS {node.type.duck if self.duck else node.type.engine})"
 
     def _func(self, node: Node) -> str:
@@ -423,7 +430,7 @@ class _Text:
     def _side(self, node: Node, types: list[Type]) -> str:
         columns = []
         for (name, own), met in zip(outputs(node), types, strict=False):
-            columns.append(f"{name}::{met.duck} AS {name}" if met.is_float and own != met else name)
+            columns.append(f"{self.as_float(name, own, met)} AS {name}" if met.is_float else name)
         return f"(SELECT {', '.join(columns)} FROM ({self.of(node)}) AS side)"
 
     def _table(self, node: Node) -> str:
