@@ -79,6 +79,15 @@ def test_the_page_about_training_runs(tmp_path: Path) -> None:
     assert re.search(r"^untrained: 0\.\d{3}\nepoch 0: 0\.\d{3}\nmean score \d+; ", done.stdout, re.MULTILINE)
 
 
+def test_the_loop_on_its_page_improves_a_policy(tmp_path: Path) -> None:
+    program = "\n".join(blocks(ROOT / "docs" / "loop.md", "python")).replace("num_games=800", "num_games=100")
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    first, _, _, last = map(int, re.findall(r"^generation-\d: mean score (\d+)$", done.stdout, re.MULTILINE))
+    assert first < last
+    assert done.stdout.endswith("\nTrue\n")
+
+
 def test_the_notebook_about_choosing_prints_what_it_shows(tmp_path: Path) -> None:
     notebook = runpy.run_path(str(ROOT / "docs" / "site.py"))["notebook"]
     page = (ROOT / "docs" / "choose.md").read_text()
