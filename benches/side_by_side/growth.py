@@ -6,6 +6,8 @@ sizes.
 
 from __future__ import annotations
 
+import os
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +20,7 @@ import a2store
 SIZES = (1_000_000, 10_000_000, 100_000_000)
 ROUNDS = 5
 BATCH = 4096
-TAKES = 200
+TAKES = 2000
 STEPS_PER_RUN = 358
 
 
@@ -32,9 +34,12 @@ def run(report: Report, folder: Path, rounds: int | None) -> None:
         start = time.perf_counter()
         archives[size].ingest(folder / str(size), progress=False)
         rates[size] = {"ingest, steps/s": [archives[size].num_steps / (time.perf_counter() - start)]}
+        shutil.rmtree(folder / str(size))
     tables = {
         size: archive.sql("SELECT * FROM steps").materialize(progress=False) for size, archive in archives.items()
     }
+    # The system would write the new files to the disk during the measurement.
+    os.sync()
     for at in range(rounds or ROUNDS):
         for size in SIZES:
             for name, stage in stages(archives[size], tables[size], at).items():
@@ -76,8 +81,9 @@ def stages(archive: a2store.Archive, steps: a2store.StepTable, seed: int) -> dic
         return len(archive.sql("SELECT * FROM steps").materialize(progress=False))
 
     def taken() -> int:
-        batches = [steps.take(some) for some in indices]
-        assert np.array_equal(batches[-1].board, rows["board"][indices[-1]])
+        for some in indices:
+            batch = steps.take(some)
+        assert np.array_equal(batch.board, rows["board"][indices[-1]])
         return TAKES * BATCH
 
     def loaded() -> int:
