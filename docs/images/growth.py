@@ -1,7 +1,7 @@
 """Draw growth.svg from the figures of a benchmark: ``python docs/images/growth.py benches/results/FILE.json``.
 
 Each line is the rate of a stage, divided by its rate for the smallest archive. A level line means that the time is
-proportional to the number of steps.
+proportional to the number of steps. Ratios above 8 are drawn at 8.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 LEFT, TOP, WIDTH, HEIGHT, LABELS = 60, 20, 380, 260, 300
-LOWEST, HIGHEST = 0.25, 4.0
+LOWEST, HIGHEST = 0.125, 8.0
 COLORS = ("#2a78d6", "#1baf7a", "#eda100", "#e34948", "#4a3aa7", "#888888")
 STYLE = (
     "text{font:13px sans-serif;fill:#444}.grid{stroke:#ccc}.line{fill:none;stroke-width:2}"
@@ -43,7 +43,7 @@ def chart(stages: dict[str, dict[int, float]]) -> str:
         return TOP + HEIGHT * math.log(HIGHEST / bounded) / math.log(HIGHEST / LOWEST)
 
     parts = [f"<style>{STYLE}</style>"]
-    for ratio in (0.25, 0.5, 1, 2, 4):
+    for ratio in (0.125, 0.25, 0.5, 1, 2, 4, 8):
         parts.append(f'<path class="grid" d="M{LEFT} {y(ratio):.0f}h{WIDTH}"/>')
         parts.append(f'<text x="{LEFT - 8}" y="{y(ratio) + 4:.0f}" text-anchor="end">{ratio:g}</text>')
     for size in sizes:
