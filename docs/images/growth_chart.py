@@ -1,4 +1,4 @@
-"""Draw growth.svg from the figures of a benchmark: ``python docs/images/growth.py benches/results/FILE.json``.
+"""Draw growth.svg from the figures of a benchmark: ``python docs/images/growth_chart.py benches/results/FILE.json``.
 
 Each line is the rate of a stage, divided by its rate for the smallest archive. A level line means that the time is
 proportional to the number of steps. Ratios above 8 are drawn at 8.
@@ -58,14 +58,14 @@ def chart(stages: dict[str, dict[int, float]]) -> str:
         # Labels of lines that end close together stand below each other.
         label_y = max(label_y + 17, y(ratios[-1]) + 4)
         parts.append(f'<text x="{LEFT + WIDTH + 10}" y="{label_y:.0f}" style="fill:{color}">{stage}</text>')
-    size = f'width="{LEFT + WIDTH + LABELS}" height="{TOP + HEIGHT + 40}"'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{"".join(parts)}</svg>\n'
+    box = f'width="{LEFT + WIDTH + LABELS}" height="{TOP + HEIGHT + 40}"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {box}>{"".join(parts)}</svg>\n'
 
 
 def main() -> None:
     """Draw the chart."""
     figures = json.loads(Path(sys.argv[1]).read_text())["results"]["growth"]
-    Path(__file__).with_suffix(".svg").write_text(chart(rates(figures)))
+    Path(__file__).with_name("growth.svg").write_text(chart(rates(figures)))
 
 
 if __name__ == "__main__":
