@@ -8,7 +8,7 @@ from typing import Any
 
 def needed(package: str, method: str) -> Any:
     """Import a package that a method requires."""
-    # The name of a few modules differs from that of their package.
+    # Some modules have another name than their package.
     module = "PIL" if package == "pillow" else package
     try:
         return import_module(module)

@@ -17,7 +17,7 @@ FRAME = "#a59a8e"
 
 
 def write_gif(boards: list[bytes], path: Path, seconds: float, colors: list[tuple[str, str]]) -> None:
-    """Write an endless GIF. A board is sixteen exponents; a color is that of a tile and that of its number."""
+    """Write an endless GIF. A board is sixteen exponents. Each color is a pair: of the tile, and of its number."""
     # A GIF stores the time of a frame as 16 bits, in hundredths of a second.
     if not 0.02 <= seconds <= 655:
         raise ValueError(f"seconds: expected 0.02 to 655, found {seconds}")

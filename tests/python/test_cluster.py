@@ -96,7 +96,7 @@ DIVIDED = [
     "SELECT n > 50, count(*), sum(n) FROM t GROUP BY n > 50",
     "SELECT model, phase, count(*) FROM annotations a JOIN steps s USING (run_id, step_index) WHERE model = 'flat' "
     "GROUP BY model, phase",
-    # The small side has numbers of texts of its own.
+    # The subquery groups by text, too, and each grouping numbers its texts.
     "SELECT s.phase, g.engine, g.best, count(*) FROM steps s JOIN "
     "(SELECT engine, max(max_score) AS best FROM runs GROUP BY engine) g ON s.engine = g.engine "
     "GROUP BY s.phase, g.engine, g.best",

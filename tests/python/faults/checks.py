@@ -139,7 +139,7 @@ def sample(calls: list[Call], per_class: int) -> list[Call]:
 
 
 def failing(calls: Iterable[Call], one_in: int) -> list[Fault]:
-    """Return each way in which these calls can fail; in the short form, one of so many ways."""
+    """Return each way in which these calls can fail. The short form returns one of each ``one_in`` ways."""
     faults = [
         Fault(call.number, kind, for_good)
         for call in calls
