@@ -296,8 +296,8 @@ impl Run {
         (self.num_steps() > 0).then_some(i64::from_le_bytes(hash) & i64::MAX)
     }
 
-    /// Returns this run with values in `[0, 1)`. Raw values are shifted and scaled step by step, as other engines
-    /// of the field do it:
+    /// Returns this run with values in `[0, 1)`. Raw values are shifted and scaled step by step, as other 2048
+    /// engines do it:
     ///
     /// - The least legal value becomes 0 and the greatest `1 - f32::EPSILON`.
     /// - The value of a single legal move becomes `1 - f32::EPSILON`.
@@ -494,7 +494,7 @@ impl PartialEq for RunBuilder {
     }
 }
 
-/// The value of the best branch, as other engines of the field write it: 1 less [`f32::EPSILON`].
+/// The value of the best branch, as other 2048 engines write it: 1 less [`f32::EPSILON`].
 pub(crate) const BEST_EV: f32 = 1.0 - f32::EPSILON;
 
 /// Normalises the raw values of a step, as [`Run::normalized`] does. The value of an absent branch is NaN.

@@ -1,4 +1,4 @@
-//! Writing of runs in the file formats of the field. The runs come from an archive or from files.
+//! Writing of runs in the file formats of 2048 tools. The runs come from an archive or from files.
 //!
 //! The entry points are [`Query::export_runs`](crate::Query::export_runs) and [`convert`]. Both call
 //! `write_runs`, which encodes runs in parallel and writes them in order. Invariant: a run of an

@@ -1,4 +1,4 @@
-//! Runs as JSON Lines, in the layout of the field's older tool or in a compact one. Write-only.
+//! Runs as JSON Lines, in the layout of an older 2048 tool or in a compact one. Write-only.
 //!
 //! ```text
 //!  per run           {"run_idx":0,"steps":2,"start_unix_s":0,"elapsed_s":1.5,"max_score":4,"highest_tile":4,

@@ -15,7 +15,7 @@
 //! | `rows` | the mapping between the steps of runs and rows |
 //!
 //! A format is detected from the content of a file, never from its name. Invariants: decoding a run file and encoding
-//! its run in the same format returns the same bytes, if one of the field's tools wrote the file. Other formats return
+//! its run in the same format returns the same bytes, if one of the original tools wrote the file. Other formats return
 //! the same contents; docs/formats.md says what is normalized.
 
 mod a2run2;

@@ -45,7 +45,7 @@ impl RunFormat {
         }
     }
 
-    /// Returns the file extension that the field's tools use: `"bin"` or `"a2run2"`.
+    /// Returns the file extension that the original tools use: `"bin"` or `"a2run2"`.
     #[must_use]
     pub const fn extension(self) -> &'static str {
         match self {
@@ -112,7 +112,7 @@ fn content_error(bytes: &[u8]) -> Option<Error> {
     Some(Error::decode(0, "content", "a run", found))
 }
 
-/// Encodes a run exactly as the field's tools do.
+/// Encodes a run exactly as the original tools do.
 ///
 /// A2T1 cannot hold branches and omits them. Raw values are normalised ([`Run::normalized`]).
 ///

@@ -302,7 +302,7 @@ def test_a_pipe_and_a_file_get_the_whole_table(archive: a2store.Archive, tmp_pat
 def test_numbers_for_people_and_for_programs(archive: a2store.Archive) -> None:
     sql = "SELECT 1234567 AS n, 2 / 3.0 AS x, NULL AS nothing, chr(27) || 'a' AS text"
     cells = [cell.strip() for cell in run_command("sql", archive.path, sql).stdout.splitlines()[3].split("|")[1:-1]]
-    assert cells == ["1234567", "0.666667", "", "\\u{1b}a"]
+    assert cells == ["1234567", "0.666667", "null", "\\u{1b}a"]
     csv = run_command("sql", archive.path, sql, "--format", "csv").stdout
     assert csv.splitlines()[1].startswith("1234567,0.6666666")
 

@@ -11,14 +11,14 @@
 //! ```
 //!
 //! **Rows of a run**: `first_step_idx` and `num_steps` give them. All rows of a run have the same `run_id`. It
-//! may differ from `runs.id` if the field's tool appended to the dataset. Rows after those of the last run
+//! may differ from `runs.id` if another tool appended to the dataset. Rows after those of the last run
 //! remain if an append of another writer was interrupted. Readers skip them.
 //!
 //! **Values**: illegal branches hold 0.0. The chosen branch holds exactly 1.0, regardless of its value. A step
 //! without branches has an empty mask and values of 0.0.
 //!
 //! An empty mask is therefore read as no branches. A mask of only the chosen move is read as no branches too, if the
-//! rules allow another move. Other formats of the field write steps without branches in that form.
+//! rules allow another move. Other formats write steps without branches in that form.
 //!
 //! `start_time` is in Unix seconds. Numbers of 2^63 or more are stored as negative ones (two's complement).
 //!

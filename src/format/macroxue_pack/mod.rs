@@ -14,7 +14,7 @@
 //! ```
 //!
 //! The rows of a run may be in any order and in any shard. Writers store them consecutively, in the order of steps. A
-//! cell with the exponent 16 has the nibble 15, and its bit in the mask is set. The field's packer does the same for
+//! cell with the exponent 16 has the nibble 15, and its bit in the mask is set. The original packer does the same for
 //! exponent 17. Only `max_rank` tells such a tile from 65536, so a row with a `max_rank` of 17 or more is rejected.
 //! `ev_legal` is 0 if a step has no values.
 //!

@@ -31,7 +31,7 @@ pub(super) struct Tail {
     pub(super) branch_evs: [f32; 4],
 }
 
-/// A row without padding, as the field's packer writes it.
+/// A row without padding, as the original packer writes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C, packed)]
 pub(super) struct PackedRow {
@@ -44,7 +44,7 @@ const PADDING: usize = 2;
 
 const _: () = assert!(size_of::<Head>() == 26 && size_of::<PackedRow>() == 46);
 
-/// The naming of shards by the field's packer.
+/// The naming of shards by the original packer.
 pub(super) const NUMBERING: ShardNumbering = ShardNumbering { digits: 5, first: 0 };
 
 /// The fields of a packed row.

@@ -12,7 +12,7 @@ use crate::step_details::StepDetail;
 use crate::system::publish::parent;
 use std::path::{Path, PathBuf};
 
-/// The tables of the field's packer.
+/// The tables of the original packer.
 const SCHEMA: &str = "CREATE TABLE runs (
             id INTEGER PRIMARY KEY,
             seed BIGINT NOT NULL,

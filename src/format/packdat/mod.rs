@@ -26,7 +26,7 @@
 //! without branches has an empty mask and values of 0.
 //!
 //! An empty mask is therefore read as no branches. A mask of only the chosen move is read as no branches too, if the
-//! rules allow another move. Other formats of the field write steps without branches in that form.
+//! rules allow another move. Other formats write steps without branches in that form.
 //!
 //! **Omitted**: the final board, missing steps of a sampled run, unknown moves, seeds, and the difference between
 //! an empty and an absent engine name.

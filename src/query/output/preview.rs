@@ -10,12 +10,14 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt16Array, UInt64Arr
 use arrow::datatypes::{DataType, Float32Type, Float64Type, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use arrow::util::pretty::pretty_format_batches;
+use arrow::util::pretty::pretty_format_batches_with_options;
 use std::fmt;
 use std::sync::Arc;
 
 /// The width of a board's picture in pixels.
 const PICTURE_SIZE: u32 = 64;
+/// An empty cell is an empty text.
+const FORMAT: FormatOptions<'static> = FormatOptions::new().with_null("null");
 
 /// The first rows of a [`Query`]. Its `Display` is a text table. Floats are rounded to 6 decimals, those below 0.1 to
 /// 6 significant digits.
@@ -83,7 +85,6 @@ impl Preview {
     /// [`ErrorKind::Query`](crate::ErrorKind::Query) for values that cannot be shown as text.
     pub fn to_html(&self) -> Result<String> {
         let failed = |error: ArrowError| query_error(error.into());
-        let options = FormatOptions::default().with_null("null");
         let mut html = String::from("<table>\n<thead><tr>");
         for field in self.schema.fields() {
             let (name, dtype) = (escaped(field.name()), escaped(&type_name(field.data_type())));
@@ -91,7 +92,7 @@ impl Preview {
         }
         html += "</tr></thead>\n<tbody>\n";
         for batch in &self.batches {
-            let columns = batch.columns().iter().map(|column| ArrayFormatter::try_new(column, &options));
+            let columns = batch.columns().iter().map(|column| ArrayFormatter::try_new(column, &FORMAT));
             let columns = columns.collect::<Result<Vec<_>, _>>().map_err(failed)?;
             let pictures: Vec<_> = (0..columns.len()).map(|at| pictures(batch, at)).collect();
             for row in 0..batch.num_rows() {
@@ -124,7 +125,7 @@ impl fmt::Display for Preview {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut batches = vec![RecordBatch::new_empty(self.schema.clone())];
         batches.extend_from_slice(&self.batches);
-        let table = pretty_format_batches(&batches).map_err(|_| fmt::Error)?.to_string();
+        let table = pretty_format_batches_with_options(&batches, &FORMAT).map_err(|_| fmt::Error)?.to_string();
         // Control characters of a text could send commands to the terminal.
         let printable = |c: char| if c.is_control() && c != '\n' { c.escape_default().to_string() } else { c.into() };
         write!(f, "{}\n{}", table.chars().map(printable).collect::<String>(), self.summary())

@@ -26,7 +26,7 @@ use crate::table::rows::row_output::{FinalChange, RowFile, RowMemory, RowOutput}
 use crate::table::rows::row_writer::{RowWriter, at_row};
 use crate::table::rows::runs::Runs;
 use crate::table::rows::step_column::{STEP_INDEX, TILE_MASK};
-use crate::table::rows::threads::{FirstError, Sequencer, on_cores};
+use crate::table::rows::threads::{StopOnError, Sequencer, on_cores};
 use crate::table::rows::wide::WideColumns;
 use crate::table::step_table::StepTable;
 use arrow::array::RecordBatch;
@@ -316,7 +316,7 @@ impl Materializer<'_> {
         &self,
         execution: &Execution,
         piece: &Piece,
-        stop: &FirstError,
+        stop: &StopOnError,
         mut take: impl FnMut(RecordBatch) -> Result<()>,
     ) -> Result<()> {
         // The reader accesses files through the runtime's threads.
@@ -341,7 +341,7 @@ impl Materializer<'_> {
         &self,
         execution: &Execution,
         piece: &Piece,
-        stop: &FirstError,
+        stop: &StopOnError,
         mut take: impl FnMut(RecordBatch) -> Result<()>,
     ) -> Result<()> {
         let mut partition =
@@ -355,7 +355,7 @@ impl Materializer<'_> {
         Ok(())
     }
 
-    fn check(&self, stop: &FirstError) -> Result<()> {
+    fn check(&self, stop: &StopOnError) -> Result<()> {
         stop.check(self.cancel)?;
         self.limits.check(self.cancel)
     }
@@ -372,7 +372,7 @@ impl Materializer<'_> {
     }
 
     /// Runs `work` on one thread per core. The first error stops all threads and is returned.
-    fn on_all_cores(&self, context: &TaskContext, work: impl Fn(&FirstError) -> Result<()> + Sync) -> Result<()> {
+    fn on_all_cores(&self, context: &TaskContext, work: impl Fn(&StopOnError) -> Result<()> + Sync) -> Result<()> {
         let num_threads = context.session_config().target_partitions();
         on_cores(num_threads, work).map_err(|error| self.limits.explain(error))
     }

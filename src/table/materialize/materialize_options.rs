@@ -41,7 +41,7 @@ pub enum ChosenEv {
     /// The value in the source, usually 1 - 2^-23.
     #[default]
     Stored,
-    /// Exactly 1.0, as the field's trainers expect.
+    /// Exactly 1.0, as some trainers expect.
     One,
 }
 

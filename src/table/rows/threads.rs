@@ -14,9 +14,9 @@ pub(in crate::table) fn cores() -> usize {
 
 /// The first error of several threads. It makes the others stop.
 #[derive(Default)]
-pub(in crate::table) struct FirstError(Mutex<Option<Error>>);
+pub(in crate::table) struct StopOnError(Mutex<Option<Error>>);
 
-impl FirstError {
+impl StopOnError {
     pub(in crate::table) fn check(&self, cancel: &CancellationToken) -> Result<()> {
         if lock(&self.0).is_some() {
             return Err(ErrorKind::Cancelled.into());
@@ -34,8 +34,8 @@ impl FirstError {
 }
 
 /// Runs `work` on some threads. The first error stops all threads and is returned.
-pub(in crate::table) fn on_cores(num_threads: usize, work: impl Fn(&FirstError) -> Result<()> + Sync) -> Result<()> {
-    let stop = FirstError::default();
+pub(in crate::table) fn on_cores(num_threads: usize, work: impl Fn(&StopOnError) -> Result<()> + Sync) -> Result<()> {
+    let stop = StopOnError::default();
     workers::side_by_side(num_threads.max(1), || {
         // A reader may panic on damaged data. Other threads must not wait forever for its turn.
         let failed = || Err(Error::query("the query engine panicked; the data may be damaged"));
@@ -91,7 +91,7 @@ impl<T> Sequencer<T> {
     pub(in crate::table) fn in_turn(
         &self,
         place: usize,
-        stop: &FirstError,
+        stop: &StopOnError,
         cancel: &CancellationToken,
         work: impl FnOnce(&mut T) -> Result<()>,
     ) -> Result<()> {
