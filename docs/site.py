@@ -17,7 +17,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ROOT / "dist" / "pages"
-NOTEBOOKS = ("choose", "train", "loop")
+NOTEBOOKS = ("look", "choose", "train", "loop", "train_critic", "pools")
 """The pages whose blocks of Python are one program."""
 sys.path.insert(0, str(ROOT / "tests" / "python"))
 

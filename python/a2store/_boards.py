@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from os import PathLike
 from typing import Literal
@@ -89,7 +90,7 @@ class Board:
 class Position:
     """One position of a run: a board, the values of the four moves, and the move that was played.
 
-    A notebook shows the board and a table of the moves.
+    A terminal and a notebook show the board and a table of the moves.
 
     - ``step``: the index of the step in its game; ``None`` for the final board.
     - ``board``: the board.
@@ -123,16 +124,29 @@ class Position:
         played = "" if self.played is None else f", played {MOVES[self.played]}"
         return f"Position({self._name()}: {board}{played})"
 
-    def _repr_html_(self) -> str:
-        rows = ""
+    def _caption(self) -> str:
+        return self._name() if self.score is None else f"{self._name()}, score {self.score}"
+
+    def _moves(self) -> Iterator[tuple[str, str, str]]:
+        """Return the name, the value and the marks of each move."""
         for move, (name, value) in enumerate(zip(MOVES, self.values, strict=True)):
             marks = [mark for mark, marked in (("played", self.played), ("best", self.best)) if marked == move]
-            number = "" if value is None else f"{value:.5f}"
-            rows += f"<tr><th>{name}</th><td>{number}</td><td>{', '.join(marks)}</td></tr>"
-        score = "" if self.score is None else f", score {self.score}"
+            yield name, "" if value is None else f"{value:.5f}", ", ".join(marks)
+
+    def __str__(self) -> str:
+        text = f"{self._caption()}\n\n{self.board}"
+        if self.step is None:
+            return text
+        moves = (f"{name:6}{value:>12}  {marks}".rstrip() for name, value, marks in self._moves())
+        return "\n".join([text, "", *moves])
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th>{name}</th><td>{value}</td><td>{marks}</td></tr>" for name, value, marks in self._moves()
+        )
         return (
             '<div style="display: flex; gap: 1em; align-items: center">'
-            f"{self.board.to_svg()}<table><caption>{self._name()}{score}</caption>"
+            f"{self.board.to_svg()}<table><caption>{self._caption()}</caption>"
             f"<tr><th>move</th><th>value</th><th></th></tr>{rows}</table></div>"
         )
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -400,7 +401,11 @@ def test_a_trained_encoder_embeds(games: Path, tmp_path: Path) -> None:
     assert all(torch.equal(weight, encoder.state_dict()[name]) for name, weight in after.items())
     # The trained critic loads without the initial weights.
     (tmp_path / "tokens" / "encoder.pt").unlink()
-    assert isinstance(load_critic(tmp_path / "frozen" / "best.pt"), TokenCritic)
+    critic = load_critic(tmp_path / "frozen" / "best.pt")
+    assert isinstance(critic, TokenCritic)
+    # Batches have tokens of uint8.
+    tokens = torch.arange(16, dtype=torch.uint8)[None]
+    assert torch.equal(critic(tokens), critic(tokens.long()))
 
 
 def test_rejected_arguments(games: Path, tmp_path: Path) -> None:
@@ -408,7 +413,7 @@ def test_rejected_arguments(games: Path, tmp_path: Path) -> None:
     fit(config, stop_after=1, quiet=True)
     with pytest.raises(FileExistsError, match="expected resume"):
         fit(config, quiet=True)
-    with pytest.raises(ConfigError, match=r"^optim\.lr: expected 0\.001, as in .*, found 0\.01"):
+    with pytest.raises(ConfigError, match=r"^optim\.lr: expected 0\.001, as in .*, or another run\.out, found 0\.01"):
         fit(configured(games, tmp_path / "out", optim__epochs=1, optim__lr=0.01), resume=True, quiet=True)
     # Training stopped after one step, before the first validation, so an empty file is complete.
     (tmp_path / "out" / "metrics.jsonl").write_bytes(b"")
@@ -420,6 +425,10 @@ def test_rejected_arguments(games: Path, tmp_path: Path) -> None:
         fit(configured(games, tmp_path / "none", data__val=1e-9), quiet=True)
     with pytest.raises(ValueError, match=r"model\.encoder: expected a torch module"):
         fit(configured(games, tmp_path / "none", model__encoder="test_critic_train:values"), quiet=True)
+    # `CriticData` takes an archive, but a configuration has its path.
+    archive: Any = a2store.Archive.create(tmp_path / "games.a2")
+    with pytest.raises(TypeError, match=r"^config: expected text, numbers and lists, .* Archive "):
+        fit(replace(config, data=replace(config.data, source=archive)), quiet=True)
 
 
 def test_command(games: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

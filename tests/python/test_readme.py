@@ -79,6 +79,14 @@ def test_the_page_about_training_runs(tmp_path: Path) -> None:
     assert re.search(r"^untrained: 0\.\d{3}\nepoch 0: 0\.\d{3}\nmean score \d+; ", done.stdout, re.MULTILINE)
 
 
+def test_the_page_about_critics_runs(tmp_path: Path) -> None:
+    program = "\n".join(blocks(ROOT / "docs" / "train_critic.md", "python")).replace("runs=600", "runs=60")
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    # The row of the last step: its board has the tile 4096.
+    assert re.search(r"\nrun \d+\nstep  highest  2048  4096\n(.+\n)*\d+ +4096 +\d\.\d +\d\.\d\n$", done.stdout)
+
+
 def test_the_loop_on_its_page_improves_a_policy(tmp_path: Path) -> None:
     program = "\n".join(blocks(ROOT / "docs" / "loop.md", "python")).replace("num_games=800", "num_games=100")
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -88,9 +96,10 @@ def test_the_loop_on_its_page_improves_a_policy(tmp_path: Path) -> None:
     assert done.stdout.endswith("\nTrue\n")
 
 
-def test_the_notebook_about_choosing_prints_what_it_shows(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["look", "choose", "pools"])
+def test_a_notebook_prints_what_it_shows(name: str, tmp_path: Path) -> None:
     notebook = runpy.run_path(str(ROOT / "docs" / "site.py"))["notebook"]
-    page = (ROOT / "docs" / "choose.md").read_text()
+    page = (ROOT / "docs" / f"{name}.md").read_text()
     cells = [cell for cell in notebook(page)["cells"] if cell["cell_type"] == "code"]
     program = "\n".join("".join(cell["source"]) for cell in cells)
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)

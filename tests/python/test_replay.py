@@ -161,10 +161,17 @@ def test_runs_of_an_archive(games: a2store.Archive) -> None:
         legal = [int(row["ev_legal"]) >> direction & 1 for direction in range(4)]  # type: ignore[call-overload]
         assert position.values == [value if is_legal else None for value, is_legal in zip(expected, legal, strict=True)]
         assert position.loss == row["loss"]
+        caption, board, moves = str(position).split("\n\n")
+        assert (caption, board) == (f"step {at}, score {score}", str(position.board))
+        shown = [line.split() for line in moves.splitlines()]
+        assert [line[0] for line in shown] == list(NAMES)
+        assert [line[1:2] for line in shown] == [[] if value is None else [f"{value:.5f}"] for value in position.values]
+        assert "played" in moves.splitlines()[row["move"]]
         score += _reward(row)
     final = run.position(-1)
     assert (final.step, final.played, final.best, final.loss, final.score) == (None, None, None, None, score)
     assert int(final.board) == run.final_board
+    assert str(final) == f"final board, score {score}\n\n{final.board}"
     for wrong in (len(run) + 1, -len(run) - 2, 10**9, 2**200, -(2**100)):
         with pytest.raises(IndexError, match=r"^index .* is out of bounds for a run of"):
             run.position(wrong)

@@ -90,7 +90,7 @@ class CriticHead(nn.Module):
 
 
 class TokenCritic(nn.Module):
-    """A network from tokens (B, 16), int64, to logits (B, out_dim): an encoder, pooling, and a head.
+    """A network from tokens (B, 16) to logits (B, out_dim): an encoder, pooling, and a head.
 
     - ``encoder``: the encoder; ``a2store.critic.encoder`` describes the output of encoders.
     - ``head``: the head, for the encoder's dimension.
@@ -110,7 +110,7 @@ class TokenCritic(nn.Module):
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         """Return the logits: (B, out_dim), float32.
 
-        - ``tokens``: the exponents of B boards: (B, 16), int64.
+        - ``tokens``: the exponents of B boards: (B, 16), any integer type.
 
         Raises ``ValueError`` for an output of the encoder that cannot be pooled.
 
@@ -120,7 +120,7 @@ class TokenCritic(nn.Module):
         >>> critic.forward(torch.zeros(1, 16, dtype=torch.int64)).shape
         torch.Size([1, 3])
         """
-        logits: torch.Tensor = self.head(pool(self.encoder(tokens), self.pooling))
+        logits: torch.Tensor = self.head(pool(self.encoder(tokens.long()), self.pooling))
         return logits
 
     def probabilities(self, logits: torch.Tensor) -> torch.Tensor:

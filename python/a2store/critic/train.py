@@ -96,7 +96,8 @@ def fit(config: Config, *, resume: bool = False, stop_after: int | None = None, 
     - ``quiet``: ``True`` = write nothing to standard error.
 
     Raises ``FileExistsError`` for an existing checkpoint without ``resume``. Raises ``ConfigError``, with the key, for
-    a checkpoint of another configuration. Raises ``ValueError`` and others as ``CriticData`` does.
+    a checkpoint of another configuration. Raises ``TypeError`` for a configuration that JSON cannot hold, such as an
+    ``Archive`` in place of its path. Raises ``ValueError`` and others as ``CriticData`` does.
 
     >>> from a2store.critic import Config, fit
     >>> from a2store.critic.config import Data, Model, Optim, Run
@@ -112,6 +113,10 @@ def fit(config: Config, *, resume: bool = False, stop_after: int | None = None, 
     """
     if stop_after is not None:
         stop_after = integer("stop_after", stop_after, 0)
+    try:
+        values = _plain(config.to_dict())
+    except TypeError as error:
+        raise TypeError(f"config: expected text, numbers and lists, such as the path of an archive: {error}") from None
     out = Path(config.run.out)
     checkpoint = out / CHECKPOINT
     saved: dict[str, Any] | None = None
@@ -119,7 +124,7 @@ def fit(config: Config, *, resume: bool = False, stop_after: int | None = None, 
         if not resume:
             raise FileExistsError(f"{checkpoint}: already exists; expected resume, or another run.out")
         saved = torch.load(checkpoint, map_location="cpu", weights_only=True)
-        _compare(saved["config"], config.to_dict(), checkpoint)
+        _compare(saved["config"], values, checkpoint)
     if config.run.threads is not None:
         torch.set_num_threads(config.run.threads)
     out.mkdir(parents=True, exist_ok=True)
@@ -466,13 +471,13 @@ def _facts(data: CriticData) -> dict[str, Any]:
 
 
 def _compare(saved: dict[str, Any], given: dict[str, Any], path: Path) -> None:
-    given = _plain(given)
     for section, values in given.items():
         for name, value in values.items():
             key = f"{section}.{name}"
             if key not in _MAY_CHANGE and saved.get(section, {}).get(name) != value:
                 found = saved.get(section, {}).get(name)
-                raise ConfigError(f"{key}: expected {found!r}, as in {path}, found {value!r}")
+                expected = f"{found!r}, as in {path}, or another run.out"
+                raise ConfigError(f"{key}: expected {expected}, found {value!r}")
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:
