@@ -56,13 +56,14 @@ impl RowTables {
     fn build() -> Box<RowTables> {
         let mut tables: Box<RowTables> = bytemuck::allocation::zeroed_box();
         for row in 0..=u16::MAX {
-            let (left, reward) = slide_row(row);
-            let right = reverse(slide_row(reverse(row)).0);
-            let index = usize::from(row);
-            tables.left[index] = left;
-            tables.right[index] = right;
+            let (slid, reward) = slide_row(row);
+            let is_legal = u8::from(slid != row);
+            let (index, reversed) = (usize::from(row), usize::from(reverse(row)));
+            tables.left[index] = slid;
+            tables.right[reversed] = reverse(slid);
             tables.reward[index] = reward;
-            tables.legal[index] = u8::from(left != row) << 2 | u8::from(right != row) << 3;
+            tables.legal[index] |= is_legal << 2;
+            tables.legal[reversed] |= is_legal << 3;
             tables.features[index] = measure([row >> 12, row >> 8 & 15, row >> 4 & 15, row & 15].map(|exp| exp as u8));
         }
         tables

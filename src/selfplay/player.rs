@@ -30,7 +30,7 @@ const MONOTONICITY_POWER: f32 = 4.0;
 const SUM_WEIGHT: f32 = 11.0;
 const SUM_POWER: f32 = 3.5;
 
-static ROW_SCORES: LazyLock<Box<[f32]>> = LazyLock::new(|| (0..=u16::MAX).map(row_score).collect());
+static ROW_SCORES: LazyLock<Box<[f32]>> = LazyLock::new(row_scores);
 
 /// Builds the table of row scores unless it exists.
 pub fn build_tables() {
@@ -110,12 +110,20 @@ fn score(board: Board) -> f32 {
     of(board) + of(board.transpose())
 }
 
-fn row_score(row: u16) -> f32 {
+fn row_scores() -> Box<[f32]> {
+    // A power takes longer than the rest of a row, and a tile has one of 16 exponents.
+    let of_exps = |power: f32| std::array::from_fn::<f32, 16, _>(|exp| (exp as f32).powf(power));
+    let (sums, monotonicity) = (of_exps(SUM_POWER), of_exps(MONOTONICITY_POWER));
+    (0..=u16::MAX).map(|row| row_score(row, &sums, &monotonicity)).collect()
+}
+
+/// Returns the score of a row; `sums` and `monotonicity` have the powers of each exponent.
+fn row_score(row: u16, sums: &[f32; 16], monotonicity: &[f32; 16]) -> f32 {
     let exps: [u16; 4] = [row >> 12, row >> 8 & 15, row >> 4 & 15, row & 15];
     let (mut sum, mut empty, mut merges) = (0.0, 0.0, 0.0);
     let (mut previous, mut equal) = (0, 0.0);
     for exp in exps {
-        sum += f32::from(exp).powf(SUM_POWER);
+        sum += sums[usize::from(exp)];
         if exp == 0 {
             empty += 1.0;
             continue;
@@ -131,7 +139,7 @@ fn row_score(row: u16) -> f32 {
     merges += if equal > 0.0 { 1.0 + equal } else { 0.0 };
     let (mut falling, mut climbing) = (0.0, 0.0);
     for pair in exps.windows(2) {
-        let [left, right] = [pair[0], pair[1]].map(|exp| f32::from(exp).powf(MONOTONICITY_POWER));
+        let [left, right] = [pair[0], pair[1]].map(|exp| monotonicity[usize::from(exp)]);
         falling += (right - left).max(0.0);
         climbing += (left - right).max(0.0);
     }
