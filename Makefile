@@ -10,9 +10,11 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
 # Debug information is left out and incremental builds are on: see [profile.release].
 CARGO ?= cargo
-# The number of processes that run Python tests in parallel: three for two cores, because many tests wait. 0 runs all tests
+# Without files of byte code, each of the many processes of the tests would compile the modules that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+# The number of processes that run Python tests in parallel: four for two cores, because many tests wait. 0 runs all tests
 # in pytest's own process.
-WORKERS ?= 3
+WORKERS ?= 4
 # All tests of a module run in one process, so that shared fixtures are built once.
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
@@ -21,7 +23,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-r
 help:
 	@echo 'make demo    simulate, ingest, query, materialize and serve generated games'
 	@echo 'make check   before each commit: formatting, ruff, the unit tests and the quick Python tests, in a minute'
-	@echo 'make test    before each push: the whole suite, Rust and Python, in a quarter of an hour; WORKERS=3 processes'
+	@echo 'make test    before each push: the whole suite, Rust and Python, in a quarter of an hour; WORKERS=4 processes'
 	@echo 'make torture before each release: the long tests of kills, failures and power loss'
 	@echo 'make build   the command and the extension module'
 	@echo 'make lint    formatting, clippy, links in the documentation, ruff, mypy, stubs'

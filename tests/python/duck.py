@@ -7,6 +7,7 @@ Nothing here goes through a2store's SQL. A macro has the name of the function th
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import duckdb
@@ -194,7 +195,19 @@ CREATE MACRO run_loss(run, move, u, d, l, r) AS CASE
 
 
 def of_files(archive: a2store.Archive, **tables: Any) -> duckdb.DuckDBPyConnection:
-    """Return a connection with the tables of the archive as views, and other tables."""
+    """Return a connection with the tables of the archive as views, and other tables.
+
+    Without other tables, tests of a version share a database, because a new one takes a tenth of a second.
+    """
+    return _database(archive, **tables) if tables else _of_version(archive, archive.version).cursor()
+
+
+@lru_cache(maxsize=4)
+def _of_version(archive: a2store.Archive, version: int) -> duckdb.DuckDBPyConnection:
+    return _database(archive)
+
+
+def _database(archive: a2store.Archive, **tables: Any) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect()
     for name, other in tables.items():
         connection.register(name, other)
@@ -202,13 +215,13 @@ def of_files(archive: a2store.Archive, **tables: Any) -> duckdb.DuckDBPyConnecti
         if files := archive.files(table):
             connection.read_parquet(files).create_view(table)
         else:
-            connection.register(table, pa.table(archive.sql(f"SELECT * FROM {table}")))
+            connection.from_arrow(pa.table(archive.sql(f"SELECT * FROM {table}"))).create(table)
     return connection
 
 
 def connect(archive: a2store.Archive) -> duckdb.DuckDBPyConnection:
     """Return a connection with the tables of the archive as views, and the board functions."""
-    connection = of_files(archive)
+    connection = _database(archive)
     define(connection, archive.phases)
     connection.execute(OF_RUNS)
     return connection

@@ -91,6 +91,7 @@ def slide_line(line: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(out + [0] * (4 - len(out)))
 
 
+@cache
 def lines(move: int) -> list[list[int]]:
     """Return the cells of each line, from the wall that the tiles move to."""
     rows = [[4 * row + column for column in range(4)] for row in range(4)]

@@ -13,7 +13,9 @@ import os
 import sys
 
 import a2store
-from a2store.selfplay import Recorder
+
+# a2store.selfplay would import NumPy, which takes longer than the recording.
+from a2store._a2store import Game, Recorder
 
 GAMES = 8
 """Three games end in each of two rotations, and two more after them."""
@@ -26,7 +28,7 @@ def say(line: str) -> None:
     os.write(1, f"{line}\n".encode())
 
 
-def begin_one(recorder: Recorder, seed: int) -> a2store.selfplay.Game:
+def begin_one(recorder: Recorder, seed: int) -> Game:
     game = recorder.begin(seed)
     for board, move in STEPS:
         game.push(board, move)
