@@ -1377,7 +1377,7 @@ class Archive:
         - ``align``: for ``"a2pack"``: the alignment of runs in bytes, 1 to 1,048,576; ``None`` = 4,096.
         - ``shard_rows``: for ``"npy"``, ``"session"`` and ``"macroxue"``: rows per file, at least 1; ``None`` = one
           file. Other formats reject it.
-        - ``moves``: for ``"session"``: whether the rows have moves. ``False`` is for another Rust reader of
+        - ``moves``: for ``"session"``: whether the rows have moves. ``False`` is for an existing Rust reader of
           sessions, which rejects moves. ``None`` = with moves if the first run has all of its moves.
         - ``on_error``: the effect of a run that the format cannot hold. ``"raise"`` raises ``ValueError``. ``"skip"``
           writes the other runs and lists the error in the report.
@@ -2308,8 +2308,8 @@ class StepTable:
         after ``load``.
 
         A structured array of the same length holds the keys: the integers ``run_id`` and ``step_idx`` or
-        ``step_index``. The array may have more steps than the table, in any order, but less than 2**32 - 1. If the
-        orders are equal, the mapping takes no memory; otherwise it takes 4 bytes per row of the table. If the keys
+        ``step_index``. The array may have more steps than the table, in any order, and fewer than 2**32 - 1 steps. If
+        the orders are equal, the mapping takes no memory; otherwise it takes 4 bytes per row of the table. If the keys
         include boards, as ``board`` or ``exps``, these must equal the table's boards.
 
         The type is a little-endian float or integer, or bfloat16. An array is bfloat16 if it is ``<u2`` and the JSON

@@ -90,7 +90,7 @@ class Board:
 class Position:
     """One position of a run: a board, the values of the four moves, and the move that was played.
 
-    A terminal and a notebook show the board and a table of the moves.
+    ``print`` and a notebook show the board and a table of the moves.
 
     - ``step``: the index of the step in its game; ``None`` for the final board.
     - ``board``: the board.

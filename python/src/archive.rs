@@ -1042,7 +1042,7 @@ impl PyArchive {
     /// - ``align``: for ``"a2pack"``: the alignment of runs in bytes, 1 to 1,048,576; ``None`` = 4,096.
     /// - ``shard_rows``: for ``"npy"``, ``"session"`` and ``"macroxue"``: rows per file, at least 1; ``None`` = one
     ///   file. Other formats reject it.
-    /// - ``moves``: for ``"session"``: whether the rows have moves. ``False`` is for another Rust reader of
+    /// - ``moves``: for ``"session"``: whether the rows have moves. ``False`` is for an existing Rust reader of
     ///   sessions, which rejects moves. ``None`` = with moves if the first run has all of its moves.
     /// - ``on_error``: the effect of a run that the format cannot hold. ``"raise"`` raises ``ValueError``. ``"skip"``
     ///   writes the other runs and lists the error in the report.

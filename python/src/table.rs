@@ -612,8 +612,8 @@ impl PyStepTable {
     /// after ``load``.
     ///
     /// A structured array of the same length holds the keys: the integers ``run_id`` and ``step_idx`` or
-    /// ``step_index``. The array may have more steps than the table, in any order, but less than 2**32 - 1. If the
-    /// orders are equal, the mapping takes no memory; otherwise it takes 4 bytes per row of the table. If the keys
+    /// ``step_index``. The array may have more steps than the table, in any order, and fewer than 2**32 - 1 steps. If
+    /// the orders are equal, the mapping takes no memory; otherwise it takes 4 bytes per row of the table. If the keys
     /// include boards, as ``board`` or ``exps``, these must equal the table's boards.
     ///
     /// The type is a little-endian float or integer, or bfloat16. An array is bfloat16 if it is ``<u2`` and the JSON

@@ -197,7 +197,7 @@ CREATE MACRO run_loss(run, move, u, d, l, r) AS CASE
 def of_files(archive: a2store.Archive, **tables: Any) -> duckdb.DuckDBPyConnection:
     """Return a connection with the tables of the archive as views, and other tables.
 
-    Without other tables, tests of a version share a database, because a new one takes a tenth of a second.
+    Without other tables, tests of a version share a database, because a new one takes longer than most queries.
     """
     return _database(archive, **tables) if tables else _of_version(archive, archive.version).cursor()
 

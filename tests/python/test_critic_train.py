@@ -406,6 +406,8 @@ def test_a_trained_encoder_embeds(games: Path, tmp_path: Path) -> None:
     # Batches have tokens of uint8.
     tokens = torch.arange(16, dtype=torch.uint8)[None]
     assert torch.equal(critic(tokens), critic(tokens.long()))
+    with pytest.raises(TypeError, match=r"^tokens: expected integers, found torch\.float32"):
+        critic(tokens.float())
 
 
 def test_rejected_arguments(games: Path, tmp_path: Path) -> None:
@@ -427,7 +429,7 @@ def test_rejected_arguments(games: Path, tmp_path: Path) -> None:
         fit(configured(games, tmp_path / "none", model__encoder="test_critic_train:values"), quiet=True)
     # `CriticData` takes an archive, but a configuration has its path.
     archive: Any = a2store.Archive.create(tmp_path / "games.a2")
-    with pytest.raises(TypeError, match=r"^config: expected text, numbers and lists, .* Archive "):
+    with pytest.raises(ConfigError, match=r"^data\.source: expected a string, found Archive"):
         fit(replace(config, data=replace(config.data, source=archive)), quiet=True)
 
 

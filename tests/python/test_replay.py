@@ -163,10 +163,10 @@ def test_runs_of_an_archive(games: a2store.Archive) -> None:
         assert position.loss == row["loss"]
         caption, board, moves = str(position).split("\n\n")
         assert (caption, board) == (f"step {at}, score {score}", str(position.board))
-        shown = [line.split() for line in moves.splitlines()]
-        assert [line[0] for line in shown] == list(NAMES)
-        assert [line[1:2] for line in shown] == [[] if value is None else [f"{value:.5f}"] for value in position.values]
-        assert "played" in moves.splitlines()[row["move"]]
+        for move, line in enumerate(moves.splitlines()):
+            value = position.values[move]
+            marks = [name for name in ("played", "best") if getattr(position, name) == move]
+            assert line.split() == [NAMES[move], *([] if value is None else [f"{value:.5f}"]), *", ".join(marks).split()]
         score += _reward(row)
     final = run.position(-1)
     assert (final.step, final.played, final.best, final.loss, final.score) == (None, None, None, None, score)

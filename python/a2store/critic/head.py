@@ -112,7 +112,8 @@ class TokenCritic(nn.Module):
 
         - ``tokens``: the exponents of B boards: (B, 16), any integer type.
 
-        Raises ``ValueError`` for an output of the encoder that cannot be pooled.
+        Raises ``ValueError`` for an output of the encoder that cannot be pooled, and ``TypeError`` for other tokens
+        than integers.
 
         >>> import torch
         >>> from a2store.critic import BoardTransformer, CriticHead, TokenCritic
@@ -120,6 +121,8 @@ class TokenCritic(nn.Module):
         >>> critic.forward(torch.zeros(1, 16, dtype=torch.int64)).shape
         torch.Size([1, 3])
         """
+        if tokens.is_floating_point():
+            raise TypeError(f"tokens: expected integers, found {tokens.dtype}")
         logits: torch.Tensor = self.head(pool(self.encoder(tokens.long()), self.pooling))
         return logits
 

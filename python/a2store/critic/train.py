@@ -36,7 +36,7 @@ from torch import nn
 
 from .. import Archive
 from .._integers import integer
-from .config import Config, ConfigError
+from .config import Config, ConfigError, config_from
 from .data import CriticData, highest_tiles
 from .files import replace
 from .head import TokenCritic
@@ -96,8 +96,8 @@ def fit(config: Config, *, resume: bool = False, stop_after: int | None = None, 
     - ``quiet``: ``True`` = write nothing to standard error.
 
     Raises ``FileExistsError`` for an existing checkpoint without ``resume``. Raises ``ConfigError``, with the key, for
-    a checkpoint of another configuration. Raises ``TypeError`` for a configuration that JSON cannot hold, such as an
-    ``Archive`` in place of its path. Raises ``ValueError`` and others as ``CriticData`` does.
+    a value of another type, such as an ``Archive`` in place of its path, and for a checkpoint of another configuration.
+    Raises ``ValueError`` and others as ``CriticData`` does.
 
     >>> from a2store.critic import Config, fit
     >>> from a2store.critic.config import Data, Model, Optim, Run
@@ -113,10 +113,8 @@ def fit(config: Config, *, resume: bool = False, stop_after: int | None = None, 
     """
     if stop_after is not None:
         stop_after = integer("stop_after", stop_after, 0)
-    try:
-        values = _plain(config.to_dict())
-    except TypeError as error:
-        raise TypeError(f"config: expected text, numbers and lists, such as the path of an archive: {error}") from None
+    # The constructors do not check types, and an archive in place of its path would fail after the first epoch.
+    config = config_from(config.to_dict())
     out = Path(config.run.out)
     checkpoint = out / CHECKPOINT
     saved: dict[str, Any] | None = None
@@ -124,7 +122,7 @@ def fit(config: Config, *, resume: bool = False, stop_after: int | None = None, 
         if not resume:
             raise FileExistsError(f"{checkpoint}: already exists; expected resume, or another run.out")
         saved = torch.load(checkpoint, map_location="cpu", weights_only=True)
-        _compare(saved["config"], values, checkpoint)
+        _compare(saved["config"], _plain(config.to_dict()), checkpoint)
     if config.run.threads is not None:
         torch.set_num_threads(config.run.threads)
     out.mkdir(parents=True, exist_ok=True)

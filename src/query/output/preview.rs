@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// The width of a board's picture in pixels.
 const PICTURE_SIZE: u32 = 64;
-/// An empty cell is an empty text.
+/// NULL is shown as `null`, and an empty cell is an empty string.
 const FORMAT: FormatOptions<'static> = FormatOptions::new().with_null("null");
 
 /// The first rows of a [`Query`]. Its `Display` is a text table. Floats are rounded to 6 decimals, those below 0.1 to

@@ -26,7 +26,7 @@ use crate::table::rows::row_output::{FinalChange, RowFile, RowMemory, RowOutput}
 use crate::table::rows::row_writer::{RowWriter, at_row};
 use crate::table::rows::runs::Runs;
 use crate::table::rows::step_column::{STEP_INDEX, TILE_MASK};
-use crate::table::rows::threads::{StopOnError, Sequencer, on_cores};
+use crate::table::rows::threads::{Sequencer, StopOnError, on_cores};
 use crate::table::rows::wide::WideColumns;
 use crate::table::step_table::StepTable;
 use arrow::array::RecordBatch;
