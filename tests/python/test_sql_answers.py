@@ -188,6 +188,20 @@ for sql in sys.argv[2:]:
 """
 
 
+def test_minus_zero(archive: a2store.Archive) -> None:
+    zeros = pa.table({"x": [0.0, -0.0], "zero": [0.0, 0.0]})
+
+    def are_equal(condition: str) -> list[bool]:
+        sql = f"SELECT {condition} AS same FROM zeros"
+        return archive.sql(sql, tables={"zeros": zeros}).to_arrow()["same"].to_pylist()
+
+    for condition in ("x = zero", "x >= zero", "x IS NOT DISTINCT FROM zero", "x BETWEEN zero AND zero"):
+        assert are_equal(condition) == [True, True], condition
+    for condition in ("nullif(x, zero) IS NULL", "CASE x WHEN zero THEN true ELSE false END", "x IN (0, 5, 6, 7, 8)"):
+        assert are_equal(condition) == [True, False], condition
+        assert are_equal(condition.replace("x", "x + 0.0", 1)) == [True, True], condition
+
+
 def test_equal_queries_give_equal_tables(archive: a2store.Archive, tmp_path: Path) -> None:
     """On one and on seven threads, and on the compacted archive."""
     compacted = tmp_path / "compacted.a2"

@@ -208,10 +208,12 @@ class _Text:
     def _arith(self, node: Node) -> str:
         left, right = node.args
         a, b, to = self.of(left), self.of(right), node.type.duck
+        # Normalizes minus zero to zero.
+        zero = " + 0" if node.type.is_float and node.value == "*" else ""
         if not self.duck:
-            return f"({a} {node.value} {b})"
+            return f"({a} {node.value} {b}{zero})"
         if node.type.is_float:
-            return f"({a}::{to} {node.value} {b}::{to})"
+            return f"({a}::{to} {node.value} {b}::{to}{zero})"
         if node.type == NULL:
             return "NULL"
         operator = "//" if node.value == "/" else node.value
