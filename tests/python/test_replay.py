@@ -165,8 +165,9 @@ def test_runs_of_an_archive(games: a2store.Archive) -> None:
         assert (caption, board) == (f"step {at}, score {score}", str(position.board))
         for move, line in enumerate(moves.splitlines()):
             value = position.values[move]
+            number = "" if value is None else f"{value:.5f}"
             marks = [name for name in ("played", "best") if getattr(position, name) == move]
-            assert line.split() == [NAMES[move], *([] if value is None else [f"{value:.5f}"]), *", ".join(marks).split()]
+            assert line.split() == f"{NAMES[move]} {number} {', '.join(marks)}".split()
         score += _reward(row)
     final = run.position(-1)
     assert (final.step, final.played, final.best, final.loss, final.score) == (None, None, None, None, score)
