@@ -30,6 +30,7 @@ import cluster
 import epochs
 import files
 import gather
+import group_archive
 import growth
 import ingest
 import loader
@@ -39,7 +40,6 @@ import queries
 import query_memory
 import run_formats
 import writers
-from group_archive import CACHE, group_archive
 from report import Meanwhile, Report, millions, note, table
 
 import a2store
@@ -65,6 +65,7 @@ SMALL: dict[Any, dict[str, Any]] = {
     cluster: {"STARTS": 2, "TASKS": (2, 6)},
     epochs: {"SECONDS": 0.1},
     gather: {"CALLS": 1, "LANCE_ROWS": 0},
+    group_archive: {"INGESTS": 2},
     growth: {"SIZES": (1_000, 5_000), "TAKES": 2},
     ingest: {
         "RUNS": 4,
@@ -195,9 +196,9 @@ def main() -> None:
             watched(report, "annotations", lambda: annotated.run(report, made, options.rounds))
     if parts & {"queries", "cluster"}:
         # A small archive takes seconds to make, and the cache would outlive changes of the format.
-        cache = Path(tempfile.mkdtemp(prefix="side_by_side-")) if options.small else CACHE
+        cache = Path(tempfile.mkdtemp(prefix="side_by_side-")) if options.small else group_archive.CACHE
         steps = options.steps or QUERIED_STEPS
-        archive = a2store.Archive.open(options.archive or group_archive(report, steps, cache))
+        archive = a2store.Archive.open(options.archive or group_archive.group_archive(report, steps, cache))
         show_archive(archive)
         if "cluster" in parts:
             # A process for each core. One is enough for a check.

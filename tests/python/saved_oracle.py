@@ -359,12 +359,15 @@ EXPECTED = {
         chosen AS (
             SELECT run_id FROM queue WHERE $max_steps > coalesce((
                 SELECT sum(num_steps) FROM queue q WHERE q.place < queue.place), 0)),
-        spawned AS (
-            SELECT if($by_engine, a.engine, NULL) AS player, wide_exps(b.board, b.tile_65536_mask) AS e,
-                CASE WHEN b.max_exp < 15 THEN spawn(a.board, a.move, b.board)
-                    ELSE wide_spawn(wide_exps(a.board, a.tile_65536_mask), a.move, e) END AS spawned
+        pairs AS MATERIALIZED (
+            SELECT if($by_engine, a.engine, NULL) AS player, a.board, a.move, b.board AS next, b.max_exp,
+                wide_exps(a.board, a.tile_65536_mask) AS before, wide_exps(b.board, b.tile_65536_mask) AS e
             FROM steps a JOIN steps b ON a.run_id = b.run_id AND b.step_index = a.step_index + 1
             WHERE a.run_id IN (FROM chosen)),
+        spawned AS MATERIALIZED (
+            SELECT player, e,
+                CASE WHEN max_exp < 15 THEN spawn(board, move, next) ELSE wide_spawn(before, move, e) END AS spawned
+            FROM pairs),
         counted AS (
             SELECT player, spawned.tile, len([x for x in e if x = 0]) + 1 AS empty,
                 len([x for x in e[:spawned.cell] if x = 0]) AS rank

@@ -29,8 +29,9 @@ from archives import copied, ingested
 from object_store.proxy import Faults, Proxy
 from saved_cases import generated
 from sqlfuzz import oracles
-from sqlfuzz.campaign import engine_in, statement
+from sqlfuzz.campaign import statement
 from sqlfuzz.comparison import rows_of, same_rows, same_sequence
+from sqlfuzz.data import build
 from sqlfuzz.defects import known
 from threads import eventually
 
@@ -60,15 +61,16 @@ def divided(query: a2store.Query) -> bool:
     return "TasksExec" in query.explain()
 
 
-def assert_same(archive: a2store.Archive, sql: str, executor: Executor, params: Any = None, tasks: int = 3) -> bool:
-    """Compare the rows by tasks with those from here, and return whether the query was divided."""
-    here = archive.sql(sql, params)
-    there = here.on(executor, tasks=tasks)
-    expected, found = rows_of(here.to_arrow()), rows_of(there.to_arrow())
+def assert_same(archive: a2store.Archive, sql: str, executor: Executor, *tasks: int) -> bool:
+    """Compare the rows by tasks with those from here, and return whether the query was divided each time."""
+    here = archive.sql(sql)
+    expected = rows_of(here.to_arrow())
     same = same_sequence if "ORDER BY" in sql.rsplit(")", 1)[-1] else same_rows
-    assert same(found, expected), sql
-    assert there.count() == len(expected)
-    return divided(there)
+    several = [here.on(executor, tasks=number) for number in tasks or [3]]
+    for there in several:
+        assert same(rows_of(there.to_arrow()), expected), sql
+        assert there.count() == len(expected)
+    return all(map(divided, several))
 
 
 DIVIDED = [
@@ -120,8 +122,8 @@ HERE = [
 
 @pytest.mark.parametrize("sql", DIVIDED)
 def test_divided_queries_answer_as_here(archive: a2store.Archive, threads: Executor, sql: str) -> None:
-    assert all(assert_same(archive, sql, threads, tasks=tasks) for tasks in (2, 3, 100))
-    assert_same(archive, sql, threads, tasks=1)
+    assert assert_same(archive, sql, threads, 2, 3, 100)
+    assert_same(archive, sql, threads, 1)
 
 
 @pytest.mark.parametrize("sql", HERE)
@@ -580,10 +582,6 @@ def test_what_a_killed_worker_leaves_is_removed(archive: a2store.Archive, tmp_pa
     assert [part.name for part in parts_of(tmp_path / "out")] == ["part-00000.parquet", "part-00001.parquet"]
 
 
-def one_core() -> None:
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-
-
 def test_workers_with_another_number_of_cores_plan_alike(archive: a2store.Archive) -> None:
     labels = pa.table({"run_id": pa.array(range(60), pa.uint32()), "label": [str(i % 7) for i in range(60)]})
     batches = labels.to_batches(max_chunksize=10)
@@ -599,7 +597,8 @@ def test_workers_with_another_number_of_cores_plan_alike(archive: a2store.Archiv
             plans.append(future)
             return future
 
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn"), initializer=one_core) as pool:
+    one_core = (0, {min(os.sched_getaffinity(0))})
+    with ProcessPoolExecutor(2, get_context("spawn"), os.sched_setaffinity, one_core) as pool:
         query = archive.sql(sql, tables={"labels": reader})
         there = query.on(Watching(), tasks=2)
         assert divided(there)
@@ -639,17 +638,15 @@ def test_nothing_is_left_of_a_write_that_fails(archive: a2store.Archive, tmp_pat
         query.write_parquet(f"{tmp_path / 'none' / 'out'}/")
 
 
-def answer(url: str, sql: str) -> pa.Table:
-    """Answer a query in a process of its own."""
-    return a2store.open(url).sql(sql).to_arrow()
-
-
-@pytest.mark.parametrize(("runs", "share"), [(60, 1.0), (2500, 0.01)], ids=["all runs", "a hundredth of the runs"])
+# The files of 2000 runs have two row groups.
+@pytest.mark.parametrize(
+    ("files", "runs", "share"), [(4, 60, 1.0), (2, 2000, 0.01)], ids=["all runs", "a hundredth of the runs"]
+)
 def test_workers_read_their_share_of_an_object_store(
-    url: str, through: Callable[[Faults], Proxy], tmp_path: Path, runs: int, share: float
+    url: str, through: Callable[[Faults], Proxy], tmp_path: Path, files: int, runs: int, share: float
 ) -> None:
     made = a2store.Archive.create(url)
-    for seed in range(4):
+    for seed in range(files):
         a2store.simulate(tmp_path / str(seed), runs=runs, seed=seed, depth=0, progress=False)
         made.ingest(tmp_path / str(seed), progress=False)
     scores = np.sort(made.sql("SELECT max_score FROM runs").to_arrow()["max_score"].to_numpy())
@@ -662,7 +659,7 @@ def test_workers_read_their_share_of_an_object_store(
     # Processes that start later read by way of the proxy. The coordinator does not.
     proxy = through(lambda _: None)
     with ProcessPoolExecutor(1, mp_context=spawn) as executor:
-        expected = executor.submit(answer, url, sql).result()
+        expected = executor.submit(a2store.Query.to_arrow, coordinator.sql(sql)).result()
     here = proxy.sent.total()
     proxy.sent.clear()
     with ProcessPoolExecutor(2, mp_context=spawn) as executor:
@@ -812,15 +809,15 @@ def test_random_statements(processes: Executor, tmp_path: Path, name: str) -> No
     Dask starts no new worker after about fifteen kills, so each fifty statements have new engines.
     """
     indices = count()
-    with engine_in(tmp_path) as fuzz:
-        while fuzz.met["tasks: compared"] < (300 if LONG else 20):
-            with nullcontext(processes) if name == "processes" else ENGINES[name]() as executor:
-                for index in islice(indices, 50 if LONG else 20):
-                    moments = [MOMENTS[index // 10 % 3]] if index % 10 == 9 and name != "processes" else []
-                    fuzz.executor = Killing(executor, chain([moments], NEVER), tmp_path)
-                    node, _ = statement(1, index)
-                    finding = oracles.tasks(fuzz, node)
-                    is_known = finding is not None and known(node, finding.kind, finding.found)
-                    assert finding is None or is_known, f"statement {index}: {finding}"
+    fuzz = oracles.Engine(build(tmp_path))
+    while fuzz.met["tasks: compared"] < (300 if LONG else 20):
+        with nullcontext(processes) if name == "processes" else ENGINES[name]() as executor:
+            for index in islice(indices, 50 if LONG else 20):
+                moments = [MOMENTS[index // 10 % 3]] if index % 10 == 9 and name != "processes" else []
+                fuzz.executor = Killing(executor, chain([moments], NEVER), tmp_path)
+                node, _ = statement(1, index)
+                finding = oracles.tasks(fuzz, node)
+                is_known = finding is not None and known(node, finding.kind, finding.found)
+                assert finding is None or is_known, f"statement {index}: {finding}"
     print(dict(fuzz.met))
     assert fuzz.met["tasks: divided"] > fuzz.met["tasks: compared"] // 4

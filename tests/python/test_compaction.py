@@ -52,7 +52,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("large")
     groups = [[folder / str(seed)] for seed in range(3)]
     for seed, [runs] in enumerate(groups):
-        a2store.simulate(runs, runs=900, seed=seed, depth=0, progress=False)
+        a2store.simulate(runs, runs=760, seed=seed, depth=0, progress=False)
     archive = grow(folder / "games.a2", groups)
     assert archive.num_steps > 1.5 * ROW_GROUP
     return Path(archive.path)

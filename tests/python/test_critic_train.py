@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import tomllib
-from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -27,7 +26,6 @@ from a2store.critic import (
     CriticData,
     CriticHead,
     TokenCritic,
-    TrainReport,
     embed,
     evaluate,
     fit,
@@ -282,12 +280,6 @@ def write_toml(path: Path, config: Config) -> Path:
 SIGNALLED: dict[str, Any] = {"data__batch_size": 32, "run__checkpoint_steps": 9, "run__eval_steps": 25}
 
 
-@pytest.fixture(scope="module")
-def undisturbed(games: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainReport:
-    torch.set_num_threads(1)
-    return fit(configured(games, tmp_path_factory.mktemp("whole"), **SIGNALLED), quiet=True)
-
-
 # Each validation prints a line. The second line comes in the middle of the first epoch. The test sends a signal before
 # the work continues.
 WAITING = r"""
@@ -307,36 +299,43 @@ class Waiting:
             sys.stdin.readline()
 
 sys.stderr = Waiting()
-sys.exit(main(["train", "--config", sys.argv[1], "--json"]))
+for path in sys.argv[1:]:
+    print(main(["train", "--config", path, "--json"]), flush=True)
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_signals(games: Path, undisturbed: TrainReport, tmp_path: Path, number: signal.Signals) -> None:
-    out = tmp_path / "out"
-    path = write_toml(tmp_path / "critic.toml", configured(games, out, **SIGNALLED))
-    command, pipe = [sys.executable, "-c", WAITING, str(path)], subprocess.PIPE
+def test_signals(games: Path, tmp_path: Path) -> None:
+    undisturbed = fit(configured(games, tmp_path / "whole", **SIGNALLED), quiet=True)
+    outs = {number: tmp_path / number.name for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)}
+    paths = [write_toml(out.with_suffix(".toml"), configured(games, out, **SIGNALLED)) for out in outs.values()]
+    # One process trains three times, because the import of PyTorch takes longer.
+    command, pipe = [sys.executable, "-c", WAITING, *map(str, paths)], subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
         assert process.stderr is not None
-        for _ in range(2):
-            assert "val loss" in process.stderr.readline()
-        process.send_signal(number)
-        with suppress(BrokenPipeError):
-            output, _ = process.communicate("go\n")
-    checkpoint = torch.load(out / "checkpoint.pt", weights_only=True)
-    assert 25 <= checkpoint["state"]["step"] < undisturbed.step
-    if number == signal.SIGKILL:
-        assert process.returncode == -signal.SIGKILL
-        # A kill may leave a partial line.
-        with open(out / "metrics.jsonl", "ab") as file:
-            file.write(b'{"step": 1')
-    else:
-        assert process.returncode == 128 + number
-        report = json.loads(output)
-        assert (report["finished"], report["signal"], report["step"]) == (False, number, checkpoint["state"]["step"])
-    again = fit(load_config(path), resume=True, quiet=True)
-    assert again.scores == undisturbed.scores
-    assert results(out) == results(undisturbed.out)
+        for number, out in outs.items():
+            for _ in range(2):
+                assert "val loss" in process.stderr.readline()
+            process.send_signal(number)
+            if number == signal.SIGKILL:
+                break
+            print("go", file=process.stdin, flush=True)
+            assert process.stderr.readline().startswith("stopped at step")
+            report = json.loads(process.stdout.readline())
+            assert int(process.stdout.readline()) == 128 + number
+            step = torch.load(out / "checkpoint.pt", weights_only=True)["state"]["step"]
+            assert (report["finished"], report["signal"], report["step"]) == (False, number, step)
+    assert process.returncode == -signal.SIGKILL
+    # A kill may leave a partial line.
+    with open(outs[signal.SIGKILL] / "metrics.jsonl", "ab") as file:
+        file.write(b'{"step": 1')
+    for path, out in zip(paths, outs.values(), strict=True):
+        checkpoint = torch.load(out / "checkpoint.pt", weights_only=True)
+        assert 25 <= checkpoint["state"]["step"] < undisturbed.step
+        again = fit(load_config(path), resume=True, quiet=True)
+        assert again.scores == undisturbed.scores
+        assert results(out) == results(undisturbed.out)
 
 
 def test_early_stopping(games: Path, tmp_path: Path) -> None:

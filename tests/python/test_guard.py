@@ -217,7 +217,7 @@ def test_no_file_or_socket_is_touched(archive: a2store.Archive, tmp_path: Path) 
     if strace is None:
         pytest.skip("there is no strace")
     trace = tmp_path / "trace"
-    calls = ("-e", "trace=%file,%network", "-e", "signal=none")
+    calls = ("--seccomp-bpf", "-e", "trace=%file,%network", "-e", "signal=none")
     command = (strace, "-f", "-qq", "-y", "-s", "4096", "-o", str(trace), *calls)
     if subprocess.run([*command, "true"], capture_output=True, check=False).returncode:
         pytest.skip("nothing can be traced")

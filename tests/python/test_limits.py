@@ -192,7 +192,7 @@ def test_limits_hold_for_tables(archive: a2store.Archive, tmp_path: Path, option
 
 
 @pytest.mark.parametrize("result", RESULTS)
-@pytest.mark.parametrize("seconds", [0, 0.2])
+@pytest.mark.parametrize("seconds", [0, 0.1])
 def test_time(archive: a2store.Archive, result: str, seconds: float) -> None:
     sql = CROSS if seconds and result != "notebook" else f"{CROSS} ORDER BY a.board + b.board + c.board"
     # The query has its own memory limit, because earlier queries may still hold the process's memory.
@@ -268,16 +268,16 @@ import a2store
 from threads import comes_to_rest, eventually, others
 archive = a2store.Archive.open(sys.argv[1])
 spill, folder_of_files = Path(sys.argv[3]), sys.argv[6]
-if "table" in {work!r} or "to_" in {work!r}:
-    # The first table imports pandas, and the signal must not come during that import.
-    pyarrow.table(archive.sql("SELECT 1 AS x"))
+if "to_polars" in {work!r}:
+    # The signal must not come during this import.
+    import polars
 query = archive.sql(sys.argv[2], spill_folder=spill, memory_limit=int(sys.argv[5]))
 def used():
     times = os.times()
     return times.user + times.system
 def is_at_work():
     # The planning uses far less time than this, so the engine's threads are running and the call waits for them.
-    if used() < begun + 0.3:
+    if used() < begun + 0.1:
         return False
     return not folder_of_files or any(path.is_file() for path in Path(folder_of_files).rglob("*"))
 begun = used()
@@ -317,7 +317,6 @@ del reader
 result = "dropped"
 """
 CALLS = {
-    "stream": "patiently(lambda: pyarrow.table(query))",
     "batches": "patiently(lambda: list(map(len, pyarrow.RecordBatchReader.from_stream(query))))",
     "to_arrow": "query.to_arrow()",
     "to_polars": "query.to_polars()",
@@ -342,7 +341,8 @@ def stopped(archive: a2store.Archive, folder: Path, kind: str, work: str) -> lis
     return list(json.loads(done.stdout))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+# `test_ctrl_c_in_every_call` interrupts the batches of a sort.
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "sort"])
 def test_ctrl_c_ends_the_work(archive: a2store.Archive, tmp_path: Path, kind: str) -> None:
     result = stopped(archive, tmp_path, kind, INTERRUPTED.format(call=CALLS["batches"]))
     assert result == ["interrupted", True, []]

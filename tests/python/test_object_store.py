@@ -279,7 +279,7 @@ def test_the_command(url: str, run_folders: list[Path], archive: a2store.Archive
 
 
 def test_a_file_of_several_parts(url: str, through: Through, tmp_path: Path) -> None:
-    local = simulated(tmp_path, runs=6000, seed=5, depth=0)
+    local = simulated(tmp_path, runs=5000, seed=5, depth=0)
     proxy = through(once("partNumber=2", Fault("503", performed=False)))
     a2store.Archive.create(url).ingest(tmp_path / "runs", progress=False)
     parts = {number for request in proxy.requests for number in re.findall("partNumber=([0-9]+)", request)}

@@ -80,9 +80,7 @@ class Recorder:
         return self.step(inputs.digests_of(files), "-c", INGEST, self.archive, *files, fault=fault)
 
     def maintain(self, inputs: Inputs, what: str, fault: Fault | None = None) -> bool:
-        """Compact or expire an archive of all inputs, if that is possible yet."""
-        if not hasattr(a2store.Archive, what):
-            return True
+        """Compact or expire an archive of all inputs."""
         return self.step(inputs.digests_of(inputs.files), "-c", MAINTAIN[what], self.archive, fault=fault)
 
     def history(self) -> History:

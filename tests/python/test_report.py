@@ -30,6 +30,21 @@ def games(tmp_path_factory: pytest.TempPathFactory) -> a2store.Archive:
     return archive
 
 
+Calls = list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def reported(games: a2store.Archive) -> tuple[a2store.Report, Calls]:
+    """The report of all games, and its calls of ``progress``."""
+    calls: Calls = []
+    return games.report(progress=calls.append), calls
+
+
+@pytest.fixture
+def report(reported: tuple[a2store.Report, Calls]) -> a2store.Report:
+    return reported[0]
+
+
 def tables(report: a2store.Report) -> dict[str, pa.RecordBatch]:
     return {name: pa.record_batch(batch) for name, batch in report.data.items()}
 
@@ -46,8 +61,7 @@ def assert_equal(found: pa.RecordBatch, expected: pa.RecordBatch | pa.Table, nam
             assert left == right, (name, column)
 
 
-def test_every_table_is_the_result_of_its_named_query(games: a2store.Archive) -> None:
-    report = games.report(progress=False)
+def test_every_table_is_the_result_of_its_named_query(games: a2store.Archive, report: a2store.Report) -> None:
     assert report.errors == {}
     found = tables(report)
     assert len(found) == 25
@@ -129,8 +143,9 @@ def test_wrong_arguments(games: a2store.Archive, arguments: dict[str, Any], erro
         games.report(**arguments, progress=False)
 
 
-def test_text_of_the_archive_is_data_in_the_page(games: a2store.Archive, tmp_path: Path) -> None:
-    report = games.report(progress=False)
+def test_text_of_the_archive_is_data_in_the_page(
+    games: a2store.Archive, report: a2store.Report, tmp_path: Path
+) -> None:
     report.save(tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert page == report.to_html()
@@ -171,8 +186,7 @@ def test_the_command(games: a2store.Archive, tmp_path: Path) -> None:
     assert not (games.path / "report.html").exists()
 
 
-def test_progress_counts_the_queries(games: a2store.Archive) -> None:
-    calls: list[dict[str, Any]] = []
-    games.report(progress=calls.append)
+def test_progress_counts_the_queries(reported: tuple[a2store.Report, Calls]) -> None:
+    _, calls = reported
     assert (calls[-1]["what"], calls[-1]["unit"]) == ("report", "queries")
     assert calls[-1]["done"] == calls[-1]["total"] == 24

@@ -16,13 +16,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import a2store
 from annotations import write_models
-from archives import copied, grow, manifest_path, names
+from archives import Tables, copied, grow, manifest_path, names, plain
 from faults.checks import LONG, assert_none, expect, failures, spread
 from faults.shim import FAILURES, KILLS, Call, Fault, Shim, read_log, was_killed
 
@@ -177,9 +178,9 @@ def start(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Start:
     """An archive with a model in one file, a model in two, and a model that was replaced."""
     folder = tmp_path_factory.mktemp("annotated")
     folders, whole = write_models(folder)
-    archive = grow(folder / ARCHIVE, [[run] for run in runs[:16]])
+    archive = grow(folder / ARCHIVE, [[run] for run in runs[:3]])
     archive.compact(progress=False)
-    grow(archive.path, [[folder / "pool"], runs[16:17]])
+    grow(archive.path, [[folder / "pool"], runs[3:4]])
     archive.refresh()
     for model, name in (("early", "first"), ("split", "first"), ("split", "last"), ("twice", "other")):
         archive.annotate(model, folders[name], progress=False)
@@ -192,20 +193,22 @@ def start(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Start:
     return Start(archive.path, folders)
 
 
-def everything(archive: a2store.Archive) -> dict[str, list[dict[str, object]]]:
+def everything(archive: a2store.Archive) -> Tables:
     """Return all rows, after checking that each annotation is of a step and there once."""
     order = {"runs": "run_id", "steps": "run_id, step_index", "annotations": "model, run_id, step_index"}
-    rows = {
-        name: pa.table(archive.sql(f"SELECT * FROM {name} ORDER BY {by}")).to_pylist() for name, by in order.items()
-    }
-    steps = {(row["run_id"], row["step_index"]) for row in rows["steps"]}
-    keys = [(row["model"], row["run_id"], row["step_index"]) for row in rows["annotations"]]
-    expect(len(set(keys)) == len(keys), "an annotation is there twice")
-    expect({key[1:] for key in keys} <= steps, "annotations of other steps")
+    rows = {name: plain(pa.table(archive.sql(f"SELECT * FROM {name} ORDER BY {by}"))) for name, by in order.items()}
+    steps = {*keys(rows["steps"], "run_id", "step_index")}
+    expect({*keys(rows["annotations"], "run_id", "step_index")} <= steps, "annotations of other steps")
+    annotated = keys(rows["annotations"], "model", "run_id", "step_index")
+    expect(len(set(annotated)) == len(annotated), "an annotation is there twice")
     return rows
 
 
-def check(path: Path, expected: dict[str, list[dict[str, object]]]) -> a2store.Archive:
+def keys(rows: Any, *names: str) -> list[tuple[object, ...]]:
+    return [*zip(*(rows[name].to_pylist() for name in names), strict=True)]
+
+
+def check(path: Path, expected: Tables) -> a2store.Archive:
     archive = a2store.Archive.open(path)
     found = everything(archive)
     expect(found == expected, f"other {[name for name in found if found[name] != expected[name]]}")

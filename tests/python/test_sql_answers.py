@@ -192,8 +192,8 @@ def test_minus_zero(archive: a2store.Archive) -> None:
     zeros = pa.table({"x": [0.0, -0.0], "zero": [0.0, 0.0]})
 
     def are_equal(condition: str) -> list[bool]:
-        sql = f"SELECT {condition} AS same FROM zeros"
-        return archive.sql(sql, tables={"zeros": zeros}).to_arrow()["same"].to_pylist()
+        query = archive.sql(f"SELECT {condition} AS same FROM zeros", tables={"zeros": zeros})
+        return [bool(same) for same in query.to_numpy()["same"]]
 
     for condition in ("x = zero", "x >= zero", "x IS NOT DISTINCT FROM zero", "x BETWEEN zero AND zero"):
         assert are_equal(condition) == [True, True], condition

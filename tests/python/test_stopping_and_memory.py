@@ -20,8 +20,8 @@ from games import play
 # More elements than any address space holds; all share one number in memory.
 ENDLESS = np.broadcast_to(np.int64(0), (2**45,))
 KEYS = ["run_id", "step_index"]
-# Three chunks of work and a part of a fourth.
-LARGE = 3_500_000
+# Two chunks of work and a part of a third.
+LARGE = 2_300_000
 
 
 def test_more_indices_than_memory_holds(table: a2store.StepTable) -> None:
@@ -258,13 +258,13 @@ print((found == expected).all(), loader.state_dict()["position"])
 @pytest.mark.parametrize(
     "order", [{}, {"window": 5000}, {"replacement": True}, {"weights": "weight"}, {"strata": "stratum"}], ids=str
 )
-@pytest.mark.parametrize("prefetch", [0, 2])
-def test_a_batch_made_in_pieces_is_the_same(many: Path, order: dict[str, Any], prefetch: int) -> None:
+def test_a_batch_made_in_pieces_is_the_same(many: Path, order: dict[str, Any]) -> None:
     table = a2store.StepTable.load(many / "rows.npy", mmap=True)
     view = table.filter(run_ids=range(0, 2000, 3))
     for rows in (table, view):
         options: dict[str, Any] = {"seed": 2, "columns": KEYS, **order}
         if "window" not in order and order:
             options["num_samples"] = LARGE
-        whole = row_keys(rows.loader(LARGE, prefetch=prefetch, **options))
-        assert_same(whole, row_keys(rows.loader(65_537, **options)))
+        pieces = row_keys(rows.loader(65_537, **options))
+        for prefetch in (0, 2):
+            assert_same(row_keys(rows.loader(LARGE, prefetch=prefetch, **options)), pieces)

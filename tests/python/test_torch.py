@@ -308,7 +308,9 @@ def test_pickled_loaders(rich: a2store.StepTable) -> None:
 )
 @workers_0_2
 def test_options_pass_through(rich: a2store.StepTable, options: dict[str, Any], workers: int) -> None:
-    for table in (rich, rich.filter(phase=["mid", "late"])):
+    some = rich.filter(phase=["mid", "late"])
+    # Other tests read the whole table by workers.
+    for table in [some] if workers else [some, rich]:
         loader = StepLoader(table, 900, seed=6, epoch=2, **options)
         expected = table.loader(900, seed=6, epoch=2, **options)
         assert loader.state_dict() == expected.state_dict()
@@ -425,9 +427,10 @@ def test_batches_on_cuda(rich: a2store.StepTable) -> None:
 def test_a_table_is_a_map_style_dataset(table: a2store.StepTable) -> None:
     for rows, batch in enumerate(islice(DataLoader(table, batch_size=4), 3)):  # type: ignore[arg-type]
         assert_same_tensors(batch, as_tensors(table.take(range(4 * rows, 4 * rows + 4))))
-    (shuffled,) = DataLoader(table, batch_size=len(table), shuffle=True)  # type: ignore[arg-type]
+    some = table.filter(run_ids=range(4))
+    (shuffled,) = DataLoader(some, batch_size=len(some), shuffle=True)  # type: ignore[arg-type]
     boards = np.sort(shuffled["board"].numpy().view(np.uint64))
-    assert np.array_equal(boards, np.sort(table["board"]))
+    assert np.array_equal(boards, np.sort(some["board"]))
 
 
 def test_other_objects_than_tables(archive: a2store.Archive) -> None:
