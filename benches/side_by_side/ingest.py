@@ -129,7 +129,7 @@ def rates(report: Report, folder: Path, rounds: int) -> None:
 
 FIRST = """
 import sys, time
-# Its import is not part of a query.
+# The first query must not measure the import of pyarrow.
 import pyarrow
 import a2store
 path, checksums, queries = sys.argv[1], sys.argv[2] == "True", sys.argv[3:]

@@ -130,8 +130,9 @@ CREATE MACRO wide_canonical(e) AS list_min([{{
     'mask': list_sum([(t[i + 1] = 16)::INTEGER << i for i in range(16)]), 'exps': t
     }} for t in [[e[place] for place in places] for places in {PLACES}]]).exps;
 CREATE MACRO least_exps(board, mask) AS
-    CASE WHEN list_max(exps(board)) < 15 THEN exps(canonical(board))::INTEGER[] ELSE
-    wide_canonical(wide_exps(board, mask))::INTEGER[] END;
+    -- A macro computes an argument again for each cell, so lists hold the values.
+    CASE WHEN list_max(exps(board)) < 15 THEN [exps(c) for c in [canonical(board)]][1]::INTEGER[] ELSE
+    [wide_canonical(e) for e in [wide_exps(board, mask)]][1]::INTEGER[] END;
 {merging("wide_", 16)}
 -- The cells in the order of the lines from the wall, before a move, after it, and on the next board.
 CREATE MACRO wide_lines(e, move) AS [[e[cell] for cell in line] for line in {WALLS}[move::INTEGER + 1]];

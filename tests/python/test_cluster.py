@@ -638,7 +638,7 @@ def test_nothing_is_left_of_a_write_that_fails(archive: a2store.Archive, tmp_pat
         query.write_parquet(f"{tmp_path / 'none' / 'out'}/")
 
 
-# The files of 2000 runs have two row groups.
+# With 2000 runs, each file has two row groups, which tasks can share.
 @pytest.mark.parametrize(
     ("files", "runs", "share"), [(4, 60, 1.0), (2, 2000, 0.01)], ids=["all runs", "a hundredth of the runs"]
 )
@@ -666,6 +666,7 @@ def test_workers_read_their_share_of_an_object_store(
         query = coordinator.sql(sql).on(executor, tasks=2)
         assert divided(query)
         assert same_rows(rows_of(query.to_arrow()), rows_of(expected))
+    assert same_rows(rows_of(expected), rows_of(coordinator.sql(sql).to_arrow()))
     assert 0 < proxy.sent.total() <= 1.3 * here
 
 

@@ -308,7 +308,7 @@ def test_signals(games: Path, tmp_path: Path) -> None:
     undisturbed = fit(configured(games, tmp_path / "whole", **SIGNALLED), quiet=True)
     outs = {number: tmp_path / number.name for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)}
     paths = [write_toml(out.with_suffix(".toml"), configured(games, out, **SIGNALLED)) for out in outs.values()]
-    # One process trains three times, because the import of PyTorch takes longer.
+    # The import of PyTorch takes longer than the training, so one process trains three times.
     command, pipe = [sys.executable, "-c", WAITING, *map(str, paths)], subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
         assert process.stdin is not None

@@ -277,7 +277,7 @@ def used():
     return times.user + times.system
 def is_at_work():
     # The planning uses far less time than this, so the engine's threads are running and the call waits for them.
-    if used() < begun + 0.1:
+    if used() < begun + 0.3:
         return False
     return not folder_of_files or any(path.is_file() for path in Path(folder_of_files).rglob("*"))
 begun = used()

@@ -178,9 +178,10 @@ def start(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Start:
     """An archive with a model in one file, a model in two, and a model that was replaced."""
     folder = tmp_path_factory.mktemp("annotated")
     folders, whole = write_models(folder)
-    archive = grow(folder / ARCHIVE, [[run] for run in runs[:3]])
+    # The sixteenth ingest merges the small files of `runs`.
+    archive = grow(folder / ARCHIVE, [[run] for run in runs[:16]])
     archive.compact(progress=False)
-    grow(archive.path, [[folder / "pool"], runs[3:4]])
+    grow(archive.path, [[folder / "pool"], runs[16:17]])
     archive.refresh()
     for model, name in (("early", "first"), ("split", "first"), ("split", "last"), ("twice", "other")):
         archive.annotate(model, folders[name], progress=False)

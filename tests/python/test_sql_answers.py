@@ -193,9 +193,19 @@ def test_minus_zero(archive: a2store.Archive) -> None:
 
     def are_equal(condition: str) -> list[bool]:
         query = archive.sql(f"SELECT {condition} AS same FROM zeros", tables={"zeros": zeros})
-        return [bool(same) for same in query.to_numpy()["same"]]
+        return list(query.to_numpy()["same"].tolist())
 
-    for condition in ("x = zero", "x >= zero", "x IS NOT DISTINCT FROM zero", "x BETWEEN zero AND zero"):
+    def values(sql: str) -> list[str]:
+        query = archive.sql(sql, tables={"zeros": zeros})
+        return [str(value) for value in query.to_numpy()["v"].tolist()]
+
+    assert values("SELECT count(*) AS v FROM zeros GROUP BY x") == ["2"]
+    assert values("SELECT count(DISTINCT x) AS v FROM zeros") == ["1"]
+    assert values("SELECT count(*) AS v FROM zeros a JOIN zeros b ON a.x = b.zero") == ["4"]
+    assert values("SELECT x AS v FROM zeros ORDER BY x") == ["-0.0", "0.0"]
+    assert values("SELECT min(x) AS v FROM zeros") == ["-0.0"]
+    equal = ("x = zero", "x >= zero", "x IS NOT DISTINCT FROM zero", "x BETWEEN zero AND zero", "x IN (0, 5, 6)")
+    for condition in equal:
         assert are_equal(condition) == [True, True], condition
     for condition in ("nullif(x, zero) IS NULL", "CASE x WHEN zero THEN true ELSE false END", "x IN (0, 5, 6, 7, 8)"):
         assert are_equal(condition) == [True, False], condition

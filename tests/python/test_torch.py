@@ -308,9 +308,7 @@ def test_pickled_loaders(rich: a2store.StepTable) -> None:
 )
 @workers_0_2
 def test_options_pass_through(rich: a2store.StepTable, options: dict[str, Any], workers: int) -> None:
-    some = rich.filter(phase=["mid", "late"])
-    # Other tests read the whole table by workers.
-    for table in [some] if workers else [some, rich]:
+    for table in (rich, rich.filter(phase=["mid", "late"])):
         loader = StepLoader(table, 900, seed=6, epoch=2, **options)
         expected = table.loader(900, seed=6, epoch=2, **options)
         assert loader.state_dict() == expected.state_dict()
@@ -427,6 +425,9 @@ def test_batches_on_cuda(rich: a2store.StepTable) -> None:
 def test_a_table_is_a_map_style_dataset(table: a2store.StepTable) -> None:
     for rows, batch in enumerate(islice(DataLoader(table, batch_size=4), 3)):  # type: ignore[arg-type]
         assert_same_tensors(batch, as_tensors(table.take(range(4 * rows, 4 * rows + 4))))
+    order = np.random.default_rng(0).permutation(len(table))[:500].tolist()
+    (batch,) = DataLoader(table, batch_size=500, sampler=order)  # type: ignore[arg-type]
+    assert_same_tensors(batch, as_tensors(table.take(order)))
     some = table.filter(run_ids=range(4))
     (shuffled,) = DataLoader(some, batch_size=len(some), shuffle=True)  # type: ignore[arg-type]
     boards = np.sort(shuffled["board"].numpy().view(np.uint64))

@@ -112,6 +112,7 @@ def sound(path: Path, inputs: Inputs) -> tuple[int, frozenset[bytes]]:
     expect(not strays, f"{strays} lie in the archive")
     problems = [f"{each.path}: {each.what}, {each.expected}, {each.found}" for each in archive.verify().problems]
     expect(not problems, f"verify found {problems}")
+    expect(read_tree(path) == tree, "reading changed the archive")
     return inputs.known.setdefault(key, (archive.version, frozenset(digests)))
 
 

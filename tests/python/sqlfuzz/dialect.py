@@ -22,8 +22,8 @@ DIFFERENCES = {
     "floats to text": "1e300 is written in two ways: not generated",
     "order of NULLs": "DuckDB is set to the engine's default",
     "NaN": "greatest and equal to itself in both",
-    "zero and minus zero": "the engine tells them apart for IN, NULLIF and CASE, and in orders: products get `+ 0`, "
-    "which makes zero of both",
+    "zero and minus zero": "the engine tells them apart for long lists of IN, NULLIF and CASE, and in orders: "
+    "products get `+ 0`, which makes zero of both",
     "SEMI and ANTI": "`LEFT SEMI JOIN` in the engine, `SEMI JOIN` in DuckDB",
     "IS UNKNOWN": "`IS NULL` in DuckDB",
     "booleans beside numbers": "an error of planning in the engine, a cast in DuckDB: cast explicitly in both",
