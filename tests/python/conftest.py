@@ -42,6 +42,12 @@ RUNS_PER_ENGINE = 20
 Steps = dict[str, Array]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest, so that no process has to wait for the last one."""
+    slow = ("test_benches", "test_cluster", "test_object_store", "test_report_page", "test_view_page")
+    items.sort(key=lambda item: item.path.stem not in slow)
+
+
 def pytest_collection_finish() -> None:
     """Keep the garbage collector from visiting the tests and modules again and again. They stay until the end."""
     gc.collect()
