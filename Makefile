@@ -12,9 +12,9 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-dep
 CARGO ?= cargo
 # Without files of byte code, each of the many processes of the tests would compile the modules that it imports.
 unexport PYTHONDONTWRITEBYTECODE
-# The number of processes that run Python tests in parallel: four for two cores, because many tests wait. 0 runs all tests
+# The number of processes that run Python tests in parallel: three for two cores, because many tests wait. 0 runs all tests
 # in pytest's own process.
-WORKERS ?= 4
+WORKERS ?= 3
 # All tests of a module run in one process, so that shared fixtures are built once.
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
@@ -23,7 +23,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-r
 help:
 	@echo 'make demo    simulate, ingest, query, materialize and serve generated games'
 	@echo 'make check   before each commit: formatting, ruff, the unit tests and the quick Python tests, in a minute'
-	@echo 'make test    before each push: the whole suite, Rust and Python, in a quarter of an hour; WORKERS=4 processes'
+	@echo 'make test    before each push: the whole suite, Rust and Python, in a quarter of an hour; WORKERS=3 processes'
 	@echo 'make torture before each release: the long tests of kills, failures and power loss'
 	@echo 'make build   the command and the extension module'
 	@echo 'make lint    formatting, clippy, links in the documentation, ruff, mypy, stubs'
