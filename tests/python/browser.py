@@ -86,7 +86,7 @@ class Page:
         end = time.monotonic() + timeout
         while not (found := self.js(body, *arguments)):
             assert time.monotonic() < end, f"after {timeout} s still false: {body} {arguments}"
-            time.sleep(0.03)
+            time.sleep(0.01)
         return found
 
     def find(self, selector: str) -> Any:

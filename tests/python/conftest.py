@@ -5,7 +5,6 @@ Tests that change an archive make their own.
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -40,25 +39,6 @@ PHASES = {"mid": 256, "late": 512}
 RUNS_PER_ENGINE = 20
 
 Steps = dict[str, Array]
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that take longest, so that no process has to wait for the last one."""
-    slow = ("test_benches", "test_cluster", "test_object_store", "test_report_page", "test_view_page")
-    items.sort(key=lambda item: item.path.stem not in slow)
-
-
-def pytest_collection_finish() -> None:
-    """Keep the garbage collector from visiting the tests and modules again and again. They stay until the end."""
-    gc.collect()
-    gc.freeze()
-    # Later imports, such as PyTorch, stay too.
-    gc.set_threshold(100_000)
-
-
-def pytest_unconfigure() -> None:
-    """Let the interpreter free these objects at its end, or libraries report leaks."""
-    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")
