@@ -192,7 +192,7 @@ def test_limits_hold_for_tables(archive: a2store.Archive, tmp_path: Path, option
 
 
 @pytest.mark.parametrize("result", RESULTS)
-@pytest.mark.parametrize("seconds", [0, 0.1])
+@pytest.mark.parametrize("seconds", [0, 0.2])
 def test_time(archive: a2store.Archive, result: str, seconds: float) -> None:
     sql = CROSS if seconds and result != "notebook" else f"{CROSS} ORDER BY a.board + b.board + c.board"
     # The query has its own memory limit, because earlier queries may still hold the process's memory.

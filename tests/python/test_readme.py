@@ -86,7 +86,7 @@ def test_the_page_about_training_runs(tmp_path: Path) -> None:
 def test_the_page_about_critics_runs(tmp_path: Path) -> None:
     program = "\n".join(blocks(ROOT / "docs" / "train_critic.md", "python")).replace("runs=600", "runs=60")
     said = run(program, tmp_path)
-    # The row of the last step: its board has the tile 4096.
+    # The board of the last row has the tile 4096.
     assert re.search(r"\nrun \d+\nstep  highest  2048  4096\n(.+\n)*\d+ +4096 +\d\.\d +\d\.\d\n$", said)
 
 
