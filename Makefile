@@ -15,8 +15,9 @@ unexport PYTHONDONTWRITEBYTECODE
 # The number of processes that run Python tests in parallel: three for two cores, because many tests wait. 0 runs all tests
 # in pytest's own process.
 WORKERS ?= 3
-# All tests of a module run in one process, so that shared fixtures are built once.
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# All tests of a module run in one process, so that shared fixtures are built once. Linear algebra has one thread per process:
+# to start more threads takes half of the time of an import of NumPy, and the processes keep the cores busy.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: help demo check test torture build lint fmt stubs bench page browser engines docs site wheel check-wheel sdist clean
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import a2store
+import forked
 import oracle
 from oracle import Game
 from threads import HANGS
@@ -169,12 +170,13 @@ def command(*args: object) -> list[str]:
 
 def run_command(*args: object, status: int = 0) -> subprocess.CompletedProcess[str]:
     """Run ``a2store`` to its end and check the exit status."""
-    return ended(command(*args), status)
+    return checked(forked.run(*args), status)
 
 
 def run_a2pack(*args: object, status: int = 0) -> subprocess.CompletedProcess[str]:
     """Run ``a2pack`` to its end and check the exit status."""
-    return ended([str(Path(sys.executable).with_name("a2pack")), *map(str, args)], status)
+    words = [str(Path(sys.executable).with_name("a2pack")), *map(str, args)]
+    return checked(subprocess.run(words, capture_output=True, check=False, timeout=HANGS, text=True), status)
 
 
 def report(*args: object, status: int = 0) -> Any:
@@ -182,8 +184,7 @@ def report(*args: object, status: int = 0) -> Any:
     return json.loads(run_command(*args, "--json", status=status).stdout)
 
 
-def ended(words: list[str], status: int) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(words, capture_output=True, check=False, timeout=HANGS, text=True)
+def checked(done: subprocess.CompletedProcess[str], status: int) -> subprocess.CompletedProcess[str]:
     assert done.returncode == status, (done.returncode, done.stdout, done.stderr)
     assert "panicked" not in done.stderr
     return done

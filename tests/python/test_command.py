@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import a2store
+import forked
 from archives import command, report, run_command
 from compare import assert_steps
 from conftest import PHASES
@@ -28,8 +29,8 @@ PARAMS = ["-p", "min=5000", "-p", "p=mid"]
 
 
 def run(*args: object, status: int = 0) -> subprocess.CompletedProcess[bytes]:
-    """Run ``python -m a2store`` to its end and check the exit status."""
-    done = subprocess.run(command(*args), capture_output=True, check=False, timeout=HANGS)
+    """Run ``a2store`` to its end and check the exit status."""
+    done = forked.run_bytes(*args)
     assert done.returncode == status, done.stderr.decode()
     return done
 

@@ -16,7 +16,8 @@ import pytest
 import a2store
 from attacker import MIB
 from attacks import ENDLESS
-from faults.shim import python, run
+from faults.shim import python
+from forked import run
 from oracle import Array
 from threads import HANGS, eventually
 

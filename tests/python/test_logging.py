@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import a2store
+import forked
 from archives import simulated
 from faults import shim
 from object_store.proxy import Fault, Faults, Proxy, once
@@ -223,7 +224,7 @@ def test_the_command_logs(
     runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], expected: set[str]
 ) -> None:
     monkeypatch.delenv("RUST_LOG", raising=False)
-    done = shim.run("ingest", "--json", runs, tmp_path / "games.a2", environment=environment)
+    done = forked.run("ingest", "--json", runs, tmp_path / "games.a2", environment=environment)
     assert (done.returncode, '"accepted":4' in done.stdout) == (0, True), done
     lines = [LINE.match(line) for line in done.stderr.splitlines()]
     assert all(lines), done.stderr
@@ -231,7 +232,7 @@ def test_the_command_logs(
 
 
 def test_a_wrong_filter_is_a_usage_error(tmp_path: Path) -> None:
-    done = shim.run("info", tmp_path, environment={"RUST_LOG": "a2store=loud"})
+    done = forked.run("info", tmp_path, environment={"RUST_LOG": "a2store=loud"})
     assert done.returncode == 2
     assert done.stderr.startswith("a2store: RUST_LOG: ")
     assert "loud" in done.stderr
@@ -240,7 +241,7 @@ def test_a_wrong_filter_is_a_usage_error(tmp_path: Path) -> None:
 def test_progress_is_lines_without_a_terminal(runs: Path, tmp_path: Path) -> None:
     def ingest(*options: object, **environment: str) -> str:
         archive = tmp_path / f"{len(list(tmp_path.iterdir()))}.a2"
-        done = shim.run(*options, "ingest", runs, archive, environment=environment)
+        done = forked.run(*options, "ingest", runs, archive, environment=environment)
         assert done.returncode == 0, done.stderr
         return done.stderr
 

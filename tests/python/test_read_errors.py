@@ -10,7 +10,8 @@ import pytest
 import a2store
 from archives import GOLDEN, grow
 from faults.checks import LONG
-from faults.shim import Fault, Shim, read_log, run
+from faults.shim import Fault, Shim, read_log
+from forked import run
 
 SQL = "SELECT phase, count(*), max(step_index) FROM steps WHERE move <> 1 GROUP BY phase"
 

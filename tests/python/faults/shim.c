@@ -97,8 +97,10 @@ REAL(int, mkdirat, int, const char *, mode_t)
 REAL(int, ftruncate64, int, off64_t)
 REAL(int, clock_gettime, clockid_t, struct timespec *)
 
-/* The first call sets this up, because other libraries' constructors run before this library's. */
-static void set_up(void) {
+/* The first call sets this up, because other libraries' constructors run before this library's. A fork with settings of
+ * its own calls it again. */
+PUBLIC void set_up_faults(void);
+PUBLIC void set_up_faults(void) {
     find_openat(), find_opendir(), find_readdir64(), find_read(), find_pread64(), find_readv(), find_write();
     find_pwrite64(), find_writev(), find_pwritev64(), find_copy_file_range(), find_sendfile64(), find_fsync();
     find_fdatasync(), find_linkat(), find_renameat2(), find_renameat(), find_unlinkat(), find_mkdirat();
@@ -127,7 +129,7 @@ static void set_up(void) {
 static void ready(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     int error = errno;
-    pthread_once(&once, set_up);
+    pthread_once(&once, set_up_faults);
     errno = error;
 }
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import forked
 from threads import HANGS
 
 SOURCE = Path(__file__).with_name("shim.c")
@@ -101,12 +102,7 @@ class Shim:
         self, root: Path, *args: object, log: Path | None = None, fault: Fault | None = None
     ) -> subprocess.CompletedProcess[str]:
         """Run ``a2store`` with its calls on ``root`` recorded in ``log``, and one of them disturbed."""
-        return run(*args, environment=self.environment(root, log, fault))
-
-
-def run(*args: object, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run ``a2store`` to its end."""
-    return python("-m", "a2store", *args, environment=environment)
+        return forked.run(*args, environment=self.environment(root, log, fault))
 
 
 def python(
