@@ -79,7 +79,7 @@ SMALL: dict[Any, dict[str, Any]] = {
     materialize: {"PHASES": ("early",)},
     played: {"GAMES": 20, "BATCHES": (4, 16)},
     run_formats: {"RUNS": 4, "PACKED_RUNS": 20},
-    writers: {"SECONDS": 2.0, "IN_FOLDER": 2, "ON_S3": 2, "DELAYS": (0, 0.01), "KILLS_PER_WRITER": 0.5},
+    writers: {"SECONDS": 2.0, "IN_FOLDER": 2, "ON_S3": 2, "DELAYS": (0, 0.01), "KILLS_PER_WRITER": 1},
 }
 """The sizes of ``--small``, which replace those of the modules."""
 SMALL_STEPS = 20_000

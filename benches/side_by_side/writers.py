@@ -33,7 +33,7 @@ IN_FOLDER, ON_S3 = 10, 50
 DELAYS = (0.05, 0.5)
 """The shortest and the longest time by which the proxy delays a request, in seconds."""
 KILLS_PER_WRITER = 2
-"""How often a writer is killed, on average."""
+"""How often a writer is killed."""
 
 WRITER = """
 import json, logging, sys, time
@@ -101,7 +101,7 @@ def s3() -> Iterator[tuple[str, SlowProxy]]:
 class Writer:
     """A process that writes, and is started again after it was killed."""
 
-    def __init__(self, location: str, folder: Path, until: float, kills: float) -> None:
+    def __init__(self, location: str, folder: Path, until: float, kills: int) -> None:
         self.lines: list[tuple[float, int]] = []
         self.num_kills = 0
         self._location, self._folder, self._until, self._kills = location, folder, until, kills
@@ -117,7 +117,7 @@ class Writer:
     def _run(self) -> None:
         self.error: str | None = "its thread ended early"
         random_times = random.Random(self._folder.name)
-        times = sorted(random_times.uniform(0, 1) for _ in range(round(self._kills)))
+        times = sorted(random_times.uniform(0, 1) for _ in range(self._kills))
         begun = time.time()
         kills = [begun + share * (self._until - begun) for share in times]
         for number in range(len(kills) + 1):
@@ -157,7 +157,7 @@ def check(location: str, folder: Path) -> a2store.Archive:
 
 
 def measure(
-    report: Report, name: str, location: str, writers: int, kills: float, proxy: SlowProxy | None = None
+    report: Report, name: str, location: str, writers: int, kills: int, proxy: SlowProxy | None = None
 ) -> list[str]:
     """Let the writers write, check the archive, and return a line of figures."""
     a2store.Archive.create(location)

@@ -95,7 +95,7 @@ impl PyLoader {
     /// The state is a dict of at most 512 bytes as JSON. After the same number of batches, all ranks have the same
     /// state.
     ///
-    /// - ``version``: int, the version of the dict and of the orders, 3.
+    /// - ``version``: int, the version of the dict and of the orders, 1.
     /// - ``archive``, ``archive_version``: str and int, the id and the version of the archive that the rows come from;
     ///   ``""`` and 0 for other rows. They are not compared.
     /// - ``rows``: str, the table's ``fingerprint``.

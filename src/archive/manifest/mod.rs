@@ -1,6 +1,6 @@
 //! Manifests: the contents of an archive at one version, in one file.
 //!
-//! A manifest lists all data files of its version. It is one JSON object with a trailer, the last 24 bytes of the file:
+//! A manifest lists all data files of its version. It is one JSON object with a trailer, the last 22 bytes of the file:
 //! `,"crc32c":"<8 digits>"}` and a newline. The trailer holds the CRC32C of all bytes before it. So a manifest is valid
 //! JSON, and its bytes can be checked without parsing them.
 

@@ -45,13 +45,13 @@ class Worker:
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
 
     def held(self, sql: str, extras: list[str], *, divided: bool) -> Any:
-        """Return the fingerprint and rows of a statement's table; ``None`` after an error. Raise a ``ColumnError``."""
+        """Return the fingerprint and rows of a statement's table. Raise its error."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         pickle.dump((sql, extras, divided), self.process.stdin)
         self.process.stdin.flush()
         answer = pickle.load(self.process.stdout)
-        if isinstance(answer, a2store.ColumnError):
+        if isinstance(answer, a2store.Error):
             raise answer
         return answer
 
@@ -80,7 +80,7 @@ def main() -> None:
         try:
             answer: Any = held(data, sql, extras, divided=divided)
         except a2store.Error as error:
-            answer = error if isinstance(error, a2store.ColumnError) else None
+            answer = error
         pickle.dump(answer, sys.stdout.buffer)
         sys.stdout.buffer.flush()
 
