@@ -2,7 +2,7 @@
 //!
 //! [`a2store`] and [`a2pack`] are the entry points. Results go to standard output, progress and diagnostics to standard
 //! error. Exit status: 0 on success, 1 if the data has problems (they are listed), 2 for wrong usage, 130 after Ctrl-C,
-//! 143 after SIGTERM. An interrupted command leaves the archive unchanged.
+//! 143 after SIGTERM. An interrupted command leaves the archive at its last complete version.
 //!
 //! | file | owns |
 //! | --- | --- |

@@ -108,8 +108,8 @@ def mix(
 
     Within a table, rows come in shuffled order, and no row repeats before all others have occurred. So if an epoch has
     ``m`` rows of a table with ``k`` rows, each of them occurs ``m / k`` times, rounded down or up. With two tables,
-    their numbers in any window of the stream are exact to within one row. With more tables, a window may differ by a
-    few rows. The stream is the same for any batch size and number of ranks.
+    their numbers in any window of the stream are exact to within one row, with more tables to within two
+    rows. The stream is the same for any batch size and number of ranks.
 
     - ``tables``: pairs of a table and its share, or a dict from tables to shares. Shares are relative numbers of at
       least 0: 7 and 3 are the same as 0.7 and 0.3. Shares that are not in the proportion of whole numbers with a sum of
@@ -408,7 +408,7 @@ def simulate(
 class Recorder:
     """A recorder of games while they are played, many at once and from any number of threads.
 
-    Each game stays in memory until it ends. A *rotation* writes all ended games at once: as a complete session
+    Each game stays in memory until a *rotation* writes all ended games at once: as a complete session
     ``<time>_model=<tag>`` in a folder, or as a commit of an archive. A push waits for a rotation only if the memory is
     used up. A crash loses the games that no rotation has written, and only those.
 
@@ -426,8 +426,9 @@ class Recorder:
     - ``max_disk_mb``: disk space in millions of bytes, at least 1; ``None`` = no limit. A game that would exceed it is
       rejected when it ends.
     - ``sample_rate``: keep one step out of this many, at least 1, starting with the first.
-    - ``rotate_steps``, ``rotate_secs``: rotate once this many steps are unwritten, at least 1, or once a game has
-      waited this many seconds, above 0; ``None`` = not by time. A rotation also starts at two fifths of the memory.
+    - ``rotate_steps``, ``rotate_secs``: rotate once this many steps of ended games are unwritten, at least 1, or once
+      an ended game has waited this many seconds, above 0; ``None`` = not by time. A rotation also starts at two fifths
+      of the memory.
     - ``moves``: whether a session keeps the moves. If so, every step needs a move. With ``False``, an existing Rust
       reader of sessions can read it, but ``ingest`` has to derive the moves from the boards. Some stay unknown.
 
@@ -1212,8 +1213,8 @@ class Archive:
           subfolder.
         - ``row_limit``, ``byte_limit``: the maximum number of rows, and of bytes as Arrow arrays, in the result, in
           ``0..2**64``; ``None`` = no limit.
-        - ``time_limit``: the maximum number of seconds from the start of the result to its end, at least 0; ``None`` =
-          no limit.
+        - ``time_limit``: the maximum number of seconds of planning, and again from the start of each result to its end,
+          at least 0; ``None`` = no limit.
 
         Raises ``QueryRefusedError`` for a statement that is not allowed. Raises ``QueryError`` for text that does not
         parse or plan, and for parameters that do not match it. Raises ``TypeError`` for a value or table of another
@@ -1622,8 +1623,8 @@ class Query:
     def explain(self, *, analyze: bool = False) -> str:
         """Return the plan as text; it shows which columns are read and where filters are applied.
 
-        The first line lists run-level filters, if there are any. They are evaluated once per run, and only the steps of
-        matching runs are read. ``predicate`` is the filter of the Parquet reader.
+        The first line lists run-level filters, if there are any. They are evaluated once per run, and only pages with
+        steps of matching runs are read. ``predicate`` is the filter of the Parquet reader.
 
         - ``analyze``: ``True`` = run the query, discard its rows, and add what each operator did and how long it took.
 
@@ -1852,11 +1853,12 @@ class Query:
           it. It is written atomically, is durable, and replaces an existing file.
         - ``shard``: the share of one of several processes, as a rank and a world size; ``None`` = all rows. The shares
           of a round are disjoint and complete, and their sizes differ by at most one row. Another round has other
-          shares. The query may only filter and select rows of ``steps``. A rank reads the row groups of its share only,
-          and the rows are in the order of ``steps``. If the number of rows is not known in advance, each rank first
-          reads the columns of the conditions to count them. All ranks must read the same version of the archive. Codes
-          of strings are the same on all ranks and in all rounds. For any other query, materialize the query once, save
-          the table, load the file with ``mmap=True`` on each rank, and pass ``rank`` and ``world_size`` to its loader.
+          shares. The query may only filter and select rows of ``steps``. A rank reads the row groups of its share, and
+          columns of strings in ``extra`` whole. The rows are in the order of ``steps``. If the number of rows is not
+          known in advance, each rank first reads the columns of the conditions to count them. All ranks must read the
+          same version of the archive. Codes of strings are the same on all ranks and in all rounds. For any other
+          query, materialize the query once, save the table, load the file with ``mmap=True`` on each rank, and pass
+          ``rank`` and ``world_size`` to its loader.
         - ``seed``, ``round``: determine the shares of a round; in ``0..2**64``.
         - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
           otherwise a bar is shown if standard error is a terminal.
@@ -2391,7 +2393,7 @@ class StepTable:
           prepared on demand.
         - ``replacement``: ``True`` = draw rows uniformly with replacement.
         - ``weights``: an extra column of finite weights of at least 0; rows are drawn with replacement, in proportion
-          to them. The loader takes 8 bytes per row, and two passes over the table when it is created.
+          to them. The loader takes 8 bytes per row, and up to three passes over the table when it is created.
         - ``strata``: an extra column whose values are the strata, at most 4,096 different ones. In any prefix of the
           stream each stratum has its quota, to within one row. Within a stratum the order is shuffled, and no row
           repeats before all others have occurred. The loader takes 4 bytes per row (up to 8 in strata of fewer than

@@ -14,8 +14,8 @@ use pyo3::types::PyMapping;
 ///
 /// Within a table, rows come in shuffled order, and no row repeats before all others have occurred. So if an epoch has
 /// ``m`` rows of a table with ``k`` rows, each of them occurs ``m / k`` times, rounded down or up. With two tables,
-/// their numbers in any window of the stream are exact to within one row. With more tables, a window may differ by a
-/// few rows. The stream is the same for any batch size and number of ranks.
+/// their numbers in any window of the stream are exact to within one row, with more tables to within two
+/// rows. The stream is the same for any batch size and number of ranks.
 ///
 /// - ``tables``: pairs of a table and its share, or a dict from tables to shares. Shares are relative numbers of at
 ///   least 0: 7 and 3 are the same as 0.7 and 0.3. Shares that are not in the proportion of whole numbers with a sum of

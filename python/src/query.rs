@@ -273,8 +273,8 @@ impl PyQuery {
 
     /// Return the plan as text; it shows which columns are read and where filters are applied.
     ///
-    /// The first line lists run-level filters, if there are any. They are evaluated once per run, and only the steps of
-    /// matching runs are read. ``predicate`` is the filter of the Parquet reader.
+    /// The first line lists run-level filters, if there are any. They are evaluated once per run, and only pages with
+    /// steps of matching runs are read. ``predicate`` is the filter of the Parquet reader.
     ///
     /// - ``analyze``: ``True`` = run the query, discard its rows, and add what each operator did and how long it took.
     ///
@@ -495,11 +495,12 @@ impl PyQuery {
     ///   it. It is written atomically, is durable, and replaces an existing file.
     /// - ``shard``: the share of one of several processes, as a rank and a world size; ``None`` = all rows. The shares
     ///   of a round are disjoint and complete, and their sizes differ by at most one row. Another round has other
-    ///   shares. The query may only filter and select rows of ``steps``. A rank reads the row groups of its share only,
-    ///   and the rows are in the order of ``steps``. If the number of rows is not known in advance, each rank first
-    ///   reads the columns of the conditions to count them. All ranks must read the same version of the archive. Codes
-    ///   of strings are the same on all ranks and in all rounds. For any other query, materialize the query once, save
-    ///   the table, load the file with ``mmap=True`` on each rank, and pass ``rank`` and ``world_size`` to its loader.
+    ///   shares. The query may only filter and select rows of ``steps``. A rank reads the row groups of its share, and
+    ///   columns of strings in ``extra`` whole. The rows are in the order of ``steps``. If the number of rows is not
+    ///   known in advance, each rank first reads the columns of the conditions to count them. All ranks must read the
+    ///   same version of the archive. Codes of strings are the same on all ranks and in all rounds. For any other
+    ///   query, materialize the query once, save the table, load the file with ``mmap=True`` on each rank, and pass
+    ///   ``rank`` and ``world_size`` to its loader.
     /// - ``seed``, ``round``: determine the shares of a round; in ``0..2**64``.
     /// - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
     ///   otherwise a bar is shown if standard error is a terminal.

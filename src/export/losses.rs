@@ -75,7 +75,13 @@ fn parts(options: &ExportOptions) -> &'static [Part] {
         ExportFormat::Npy => &[FinalBoard, RawValues, ChosenValues, Seed, Details],
         ExportFormat::Session => &[FinalBoard, Values, StartTime, Duration, Details, Moves, Engine],
         ExportFormat::Macroxue => &[FinalBoard, StartTime, Duration, Engine],
-        ExportFormat::Jsonl if options.by_step => &[FinalBoard, StartTime, Duration, Score, Engine, Seed, Details],
+        ExportFormat::Jsonl if options.by_step && options.compact => {
+            &[FinalBoard, StartTime, Duration, Score, Engine, Seed, Details]
+        }
+        // In this layout, the value 1 marks the chosen move.
+        ExportFormat::Jsonl if options.by_step => {
+            &[FinalBoard, RawValues, StartTime, Duration, Score, Engine, Seed, Details]
+        }
         ExportFormat::Jsonl if options.compact => &[Values, Seed, Details],
         ExportFormat::Jsonl => &[Values, Engine, Seed, Details],
     }

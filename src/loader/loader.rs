@@ -98,8 +98,8 @@ impl LoaderOptions {
 }
 
 /// Returns a loader of several tables, each with its share of the rows. Shares are relative: 7 and 3 are the same as
-/// 0.7 and 0.3. With two tables, their numbers in any window of the stream are exact to within one row. With more
-/// tables, a window may differ by a few rows. Within a table, rows come in shuffled order, each once before any is
+/// 0.7 and 0.3. With two tables, their numbers in any window of the stream are exact to within one row, with more
+/// tables to within two rows. Within a table, rows come in shuffled order, each once before any is
 /// repeated. So in an epoch of `n` rows, with `m` of them from a table of `k` rows, each of its rows occurs `m / k`
 /// times, rounded down or up. An epoch has [`LoaderOptions::num_samples`] rows, by default as many as all tables
 /// together.

@@ -32,7 +32,7 @@ pub struct LoaderOptions {
     /// The type of tokens.
     pub tokens: TokenType,
     /// Whether to turn each row by one of the board's eight symmetries. This turns board, tokens, move, values
-    /// and mask, but no extra column. The symmetry depends on seed, epoch and row index. It cannot be combined
+    /// and masks, but no other extra column. The symmetry depends on seed, epoch and row index. It cannot be combined
     /// with attached columns and extra columns of several values per row, whose values belong to the original
     /// board.
     pub symmetries: bool,
@@ -82,8 +82,8 @@ pub enum Sampling {
     },
     /// Rows drawn independently with equal probability: sampling with replacement.
     Uniform,
-    /// Rows drawn independently in proportion to their weights. Takes eight bytes per row, and two passes over
-    /// the table to make the loader.
+    /// Rows drawn independently in proportion to their weights. Takes eight bytes per row, and up to three passes
+    /// over the table to make the loader.
     Weighted {
         /// An extra column of finite numbers of at least 0.
         column: String,

@@ -62,7 +62,7 @@ pub struct Query {
 }
 
 impl Archive {
-    /// Plans a query over `runs` and `steps`.
+    /// Plans a query over `runs`, `steps` and `annotations`.
     ///
     /// Parameters are written `$1, $2, …` or `$name`. They are bound as values, never inserted as text. In
     /// addition to SQL's own functions there are [`functions`](crate::query::functions()) over boards; docs/sql.md

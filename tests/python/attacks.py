@@ -247,6 +247,9 @@ BOUNDED = {
     "an operator with a regex for each row": (
         r"SELECT 1 FROM steps WHERE CAST(board AS VARCHAR) ~ ('\w{200}' || CAST(board AS VARCHAR))"
     ),
+    "SIMILAR TO a regex for each row": (
+        r"SELECT 1 FROM steps WHERE CAST(board AS VARCHAR) SIMILAR TO ('\w{200}' || CAST(board AS VARCHAR))"
+    ),
     "||": doubled(18, "x || x", LENGTH, TEXT),
     "|| of constants": doubled(18, "x || x", LENGTH, f"'{'a' * 30}'"),
     "concat": doubled(18, "concat(x, x)", LENGTH, TEXT),

@@ -18,6 +18,14 @@ HISTOGRAM = """
     FROM binned GROUP BY player, phase, bin, zero
     ORDER BY player NULLS LAST, list_position(['early', 'mid', 'late'], phase), least"""
 
+BINS = """
+    WITH chosen AS (
+        SELECT if($by_engine, engine, NULL) AS engine, (COLUMN // $width::TYPE * $width::TYPE) AS least
+        FROM runs WHERE coalesce(engine = $engine::VARCHAR, $engine::VARCHAR IS NULL))
+    SELECT engine, least, count(*),
+        count(*) / (SELECT count(*) FROM chosen c WHERE c.engine IS NOT DISTINCT FROM chosen.engine)
+    FROM chosen GROUP BY engine, least ORDER BY engine NULLS LAST, least"""
+
 PLACES = """
     WITH matched AS (
         SELECT s.*, list_position([transform($board::UBIGINT, k) for k in range(8)], s.board) - 1 AS k
@@ -42,13 +50,7 @@ EXPECTED = {
             list_sort(scores)[1 + floor(len(scores) / 2)::BIGINT], list_sort(scores)[1 + (9 * len(scores) - 4) // 10],
             list_max(scores), list_max(tiles), len([t for t in tiles if t >= $tile]) / len(tiles)
         FROM grouped WHERE len(scores) >= $min_runs ORDER BY 4 DESC, engine NULLS LAST""",
-    "score_histogram": """
-        WITH chosen AS (
-            SELECT if($by_engine, engine, NULL) AS engine, (max_score // $width::UBIGINT * $width::UBIGINT) AS least
-            FROM runs WHERE coalesce(engine = $engine::VARCHAR, $engine::VARCHAR IS NULL))
-        SELECT engine, least, count(*),
-            count(*) / (SELECT count(*) FROM chosen c WHERE c.engine IS NOT DISTINCT FROM chosen.engine)
-        FROM chosen GROUP BY engine, least ORDER BY engine NULLS LAST, least""",
+    "score_histogram": BINS.replace("COLUMN", "max_score").replace("TYPE", "UBIGINT"),
     "run_lengths": """
         WITH grouped AS (
             SELECT engine, count(*) AS n, avg(num_steps) AS mean, min(num_steps) AS least, max(num_steps) AS most,
@@ -91,13 +93,7 @@ EXPECTED = {
             FROM steps WHERE coalesce(engine = $engine::VARCHAR, $engine::VARCHAR IS NULL))
         SELECT DISTINCT ON (run_id, tile) run_id, engine, tile, step_index
         FROM each WHERE tile >= $min_tile AND tile > 0 ORDER BY run_id, tile, step_index""",
-    "length_histogram": """
-        WITH chosen AS (
-            SELECT if($by_engine, engine, NULL) AS engine, (num_steps // $width::UINTEGER * $width::UINTEGER) AS least
-            FROM runs WHERE coalesce(engine = $engine::VARCHAR, $engine::VARCHAR IS NULL))
-        SELECT engine, least, count(*),
-            count(*) / (SELECT count(*) FROM chosen c WHERE c.engine IS NOT DISTINCT FROM chosen.engine)
-        FROM chosen GROUP BY engine, least ORDER BY engine NULLS LAST, least""",
+    "length_histogram": BINS.replace("COLUMN", "num_steps").replace("TYPE", "UINTEGER"),
     "survivorship": """
         WITH chosen AS (
             SELECT if($by_engine, engine, NULL) AS engine, num_steps,

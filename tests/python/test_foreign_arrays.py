@@ -9,19 +9,13 @@ import numpy as np
 import pytest
 
 import a2store
+import formats
 import oracle
 from compare import assert_same, row_keys
 from oracle import Array
 
 # Rows as other tools write them, with unaligned floats.
-PACKED: list[Any] = [
-    ("board", "<u8"),
-    ("move", "|u1"),
-    ("ev_legal", "|u1"),
-    ("ev_values", "<f4", (4,)),
-    ("run_id", "<u4"),
-    ("step_index", "<u2"),
-]
+PACKED: list[Any] = formats.DATASET_ROW.descr
 NAMES = [field[0] for field in PACKED]
 
 

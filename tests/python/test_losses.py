@@ -101,6 +101,11 @@ def test_the_warning_counts_what_the_documented_table_says(rich: a2store.Archive
     ]
 
 
+def test_compact_lines_keep_raw_values(rich: a2store.Archive, tmp_path: Path) -> None:
+    (said,) = warned(rich.export_runs, WHOLE, tmp_path / "out", format="jsonl", by_step=True, compact=True)
+    assert "raw values" not in said
+
+
 def test_moves_are_lost_only_on_request(rich: a2store.Archive, tmp_path: Path) -> None:
     cell = lost_parts()["session"]["moves"]
     assert "moves=False" in cell

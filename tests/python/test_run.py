@@ -14,14 +14,9 @@ from oracle import Game
 from sources import assert_run
 
 
-def test_read_run_gives_what_the_oracle_decodes(run_files: list[Path], games: list[Game]) -> None:
+def test_runs_are_read_and_converted_as_by_the_oracle(run_files: list[Path], games: list[Game]) -> None:
     for path, game in zip(run_files, games, strict=True):
-        run = a2store.read_run(path)
-        assert_run(run, game, A2T1 if path.suffix == ".bin" else A2RUN2)
-
-
-def test_formats_convert_into_each_other(run_files: list[Path], games: list[Game]) -> None:
-    for path, game in zip(run_files, games, strict=True):
+        assert_run(a2store.read_run(path), game, A2T1 if path.suffix == ".bin" else A2RUN2)
         run = a2store.read_run(str(path))
         assert run.to_bytes() == path.read_bytes()
         assert run.to_bytes("a2t1") == oracle.encode_a2t1(game)

@@ -214,7 +214,7 @@ def test_shares_of_a_users_file(archive: a2store.Archive, tmp_path: Path) -> Non
 
 
 def test_random_rows_have_no_shares(archive: a2store.Archive) -> None:
-    with pytest.raises(ValueError, match="shard: expected a query without random numbers and the time"):
+    with pytest.raises(ValueError, match="shard: expected a query without random numbers or the time"):
         archive.sql("SELECT * FROM steps WHERE random() < 0.5").materialize(shard=(0, 2), progress=False)
 
 

@@ -97,7 +97,8 @@ def embed(
     - ``device``: the device of a torch module; ``None`` = CUDA if it is available.
     - ``model_sha``: the encoder's name in ``embeddings.json``; ``None`` = its hash.
     - ``overwrite``: ``True`` = replace embeddings of another encoder, pooling or dtype. Equal embeddings are kept.
-    - ``checkpoint_secs``: the maximum number of seconds of work that a kill can lose; Ctrl-C loses at most one batch.
+    - ``checkpoint_secs``: the maximum number of seconds of work that a kill can lose, besides one batch; Ctrl-C loses
+      at most one batch.
     - ``progress``: ``False`` = no progress line; otherwise a line is shown if standard error is a terminal.
 
     Raises ``FileExistsError`` for other embeddings without ``overwrite``. Raises ``ValueError`` for a folder that is

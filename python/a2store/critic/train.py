@@ -5,7 +5,7 @@ Files in the folder ``run.out``:
 - ``metrics.jsonl``: a line per validation: step, epoch, learning rate, losses, the scores of each threshold.
 - ``checkpoint.pt``: everything needed to resume: weights, optimizer, position in the data, random generators.
 - ``best.pt``: the weights with the best Brier score, for ``load_critic``.
-- ``encoder.pt``: the weights of a trained encoder.
+- ``encoder.pt``: the encoder's weights.
 - ``report.json``: the data, scores and calibration of the best weights.
 
 Files are replaced atomically. A checkpoint stores the length of ``metrics.jsonl``; lines that a killed run wrote later

@@ -18,7 +18,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A recorder of games while they are played, many at once and from any number of threads.
 ///
-/// Each game stays in memory until it ends. A *rotation* writes all ended games at once: as a complete session
+/// Each game stays in memory until a *rotation* writes all ended games at once: as a complete session
 /// ``<time>_model=<tag>`` in a folder, or as a commit of an archive. A push waits for a rotation only if the memory is
 /// used up. A crash loses the games that no rotation has written, and only those.
 ///
@@ -36,8 +36,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// - ``max_disk_mb``: disk space in millions of bytes, at least 1; ``None`` = no limit. A game that would exceed it is
 ///   rejected when it ends.
 /// - ``sample_rate``: keep one step out of this many, at least 1, starting with the first.
-/// - ``rotate_steps``, ``rotate_secs``: rotate once this many steps are unwritten, at least 1, or once a game has
-///   waited this many seconds, above 0; ``None`` = not by time. A rotation also starts at two fifths of the memory.
+/// - ``rotate_steps``, ``rotate_secs``: rotate once this many steps of ended games are unwritten, at least 1, or once
+///   an ended game has waited this many seconds, above 0; ``None`` = not by time. A rotation also starts at two fifths
+///   of the memory.
 /// - ``moves``: whether a session keeps the moves. If so, every step needs a move. With ``False``, an existing Rust
 ///   reader of sessions can read it, but ``ingest`` has to derive the moves from the boards. Some stay unknown.
 ///

@@ -1,4 +1,4 @@
-//! Tags: names for versions. A tagged version never expires.
+//! Tags: names for versions. A version does not expire while it has a tag.
 //!
 //! A tag is the file `_tags/<name>.json` with the number of its version. It is created if its name is free.
 

@@ -1,4 +1,4 @@
-//! Stratified rows: every part of the stream has the quota of each stratum, to within one row.
+//! Stratified rows: every prefix of an epoch has the quota of each stratum, to within one row.
 //!
 //! The stream repeats a cycle of strata. Each stratum occurs in the cycle as often as its quota says, spread
 //! evenly. Within a stratum, rows come in shuffled order, each once before any is repeated.
@@ -199,21 +199,20 @@ fn counts(shares: &[f64]) -> Option<Vec<u64>> {
     is_kept.then_some(counts)
 }
 
-/// Returns a cycle with the given counts, spread evenly: each place gets the stratum that lags most behind its
-/// share.
+/// Returns a cycle with the given counts, spread evenly: in each prefix, each stratum has its share, rounded down or up.
+/// This is the quota method of Balinski and Young (1975): of the strata that are not ahead of their shares, each place
+/// gets the one whose next row is due first.
 fn cycle(counts: &[u64]) -> Vec<(u16, u32)> {
-    let len = counts.iter().sum::<u64>() as i64;
-    let mut lag = vec![0_i64; counts.len()];
-    let mut seen = vec![0_u32; counts.len()];
+    let len: u64 = counts.iter().sum();
+    let mut seen = vec![0_u64; counts.len()];
     let mut cycle = Vec::with_capacity(len as usize);
-    for _ in 0..len {
-        lag.iter_mut().zip(counts).for_each(|(lag, &count)| *lag += count as i64);
-        let most = lag.iter().enumerate().max_by_key(|&(k, lag)| (*lag, std::cmp::Reverse(k)));
-        let Some((stratum, _)) = most else {
+    for place in 1..=len {
+        let not_ahead = (0..counts.len()).filter(|&k| seen[k] * len < place * counts[k]);
+        let due = |&a: &usize, &b: &usize| ((seen[a] + 1) * counts[b]).cmp(&((seen[b] + 1) * counts[a]));
+        let Some(stratum) = not_ahead.min_by(due) else {
             break;
         };
-        lag[stratum] -= len;
-        cycle.push((stratum as u16, seen[stratum]));
+        cycle.push((stratum as u16, seen[stratum] as u32));
         seen[stratum] += 1;
     }
     cycle
@@ -298,10 +297,17 @@ impl StratifiedOrder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rand_xoshiro::Xoshiro256PlusPlus;
+    use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
     #[test]
     fn every_prefix_has_its_quotas() {
-        for counts in [vec![1, 2, 5], vec![1, 0, 1], vec![7], vec![3; 40]] {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
+        let mut below = |bound: u64| random.next_u64() % bound;
+        let some: Vec<Vec<u64>> = (0..200)
+            .map(|_| (0..1 + below(40)).map(|_| if below(4) == 0 { below(200) } else { below(8) }).collect())
+            .collect();
+        for counts in [vec![1, 2, 5], vec![1, 0, 1], vec![7], vec![3; 40]].into_iter().chain(some) {
             let cycle = cycle(&counts);
             let len: u64 = counts.iter().sum();
             assert_eq!(cycle.len() as u64, len);
@@ -310,8 +316,9 @@ mod tests {
                 assert_eq!(seen[usize::from(stratum)], u64::from(before));
                 seen[usize::from(stratum)] += 1;
                 for (seen, count) in seen.iter().zip(&counts) {
-                    let share = (t + 1) as f64 * *count as f64 / len as f64;
-                    assert!((*seen as f64 - share).abs() <= 1.0 + 1e-9, "{counts:?}: {seen} after {t}, not {share}");
+                    // Whole numbers, so that the bound is exact.
+                    let (seen, share) = (seen * len, (t as u64 + 1) * count);
+                    assert!(seen.abs_diff(share) < len, "{counts:?}: {seen}/{len} after {t}, not {share}/{len}");
                 }
             }
             assert_eq!(seen, counts);

@@ -131,8 +131,8 @@ static FUNCTIONS: &[Function] = functions! {
          of the differences. It equals smoothness of ov3y/2048-AI.",
         "smoothness(1306927023419491499)" = "-39";
     ev_gap(UP, DOWN, LEFT, RIGHT; RAW) -> DataType::Float32, evs::ev_gap:
-        "The best EV minus the second best, at least 0. NULL unless at least two EVs are neither NULL nor NaN. If \
-         raw_evs is true, the EVs are normalised first: the least becomes 0, and the best 1.",
+        "The best EV minus the second best, at least 0. NULL if three or four EVs are NULL or NaN. If raw_evs \
+         is true, the EVs are normalised first: the least becomes 0, and the best 1.",
         "ev_gap(NULL, 1.5, 4.0, 3.25)" = "0.75";
     ev_loss(MOVE, UP, DOWN, LEFT, RIGHT; RAW) -> DataType::Float32, evs::ev_loss:
         "The best EV minus the EV of the move, at least 0. NULL if the EV of the move is NULL or NaN. raw_evs as in \

@@ -72,6 +72,9 @@ fn bounded(mut expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Ex
         Expr::BinaryExpr(binary) if is_match(binary.op) && factor(&binary.right).is_none() => {
             return Err(refused(&binary.op.to_string(), "its argument 2 must be a literal".to_owned()));
         }
+        Expr::SimilarTo(like) if factor(&like.pattern).is_none() => {
+            return Err(refused("SIMILAR TO", "its argument 2 must be a literal".to_owned()));
+        }
         _ => return Ok(Transformed::no(expr)),
     };
     // DataFusion may analyze a plan twice.

@@ -10,7 +10,7 @@
 //! | `x IN (1, coalesce(a, b))` | takes a list with columns for constant | `x = 1 OR x = coalesce(a, b)` | none found |
 //! | `NOT (x IN (1) AND x IN (2))`, `x IN (1, 2) AND x NOT IN (1, NULL)` | merges the lists, and loses the nulls | the second list is of `nullif(x, NULL)` | none found |
 //! | `ORDER BY -f(x)` | an error about orders if it knows no bounds of `f`, and a lost sort at the least integer | `f(x) * -1` | #24683 |
-//! | `a / b`, `a % b` of integers and decimals | an error if any `b` is 0, even in a row that another condition excludes | `a / nullif(b, 0)`: null, as in DuckDB and SQLite | none: SQL leaves the order of evaluation open |
+//! | `a / b`, `a % b` of integers and decimals | an error if any `b` is 0, even in a row that another condition excludes | `a / nullif(b, 0)`: null, as in SQLite | none: SQL leaves the order of evaluation open |
 
 use super::columns::ExprRule;
 use arrow::datatypes::DataType;

@@ -2,7 +2,7 @@
 //!
 //! A table's rows begin as private memory of one process. For other processes, they move into a sealed memory
 //! file (`memfd_create(2)`). They move in pieces and keep their address, so there are never two copies. Every
-//! process of the same user can map the file through `/proc/<pid>/fd/<fd>` while a process that holds it lives.
+//! process of the same user can map the file through `/proc/<pid>/fd/<fd>` while this process holds the table.
 //! The file has no name in any folder, so the system frees its memory when the last process ends. Rows in a file are
 //! shared by its path.
 //!
@@ -46,8 +46,8 @@ struct ColumnHandle {
 
 impl StepTable {
     /// Returns a small handle, bytes of JSON, with which another process of the same user on the same machine opens
-    /// this table without a copy. It is valid while a process that holds the table lives, or while the mapped files
-    /// stay unchanged. The first call moves the rows into shared memory in place, at about the speed of a copy.
+    /// this table without a copy. It is valid while this process holds the table, or while the mapped files stay
+    /// unchanged. The first call moves the rows into shared memory in place, at about the speed of a copy.
     /// References to the rows stay valid.
     ///
     /// A forked process already has its parent's tables and needs no handle.

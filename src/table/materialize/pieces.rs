@@ -88,7 +88,7 @@ impl Shard {
     ) -> Result<(Shard, Vec<Piece>)> {
         Shard::new(self.rank, self.world_size)?;
         if query.is_volatile()? {
-            let expected = "a query without random numbers and the time, so that all ranks have the same rows";
+            let expected = "a query without random numbers or the time, so that all ranks have the same rows";
             return Err(Error::argument("shard", expected, "another query"));
         }
         let limits = query.limits();

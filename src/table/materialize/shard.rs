@@ -1,6 +1,6 @@
 //! The rows of a query that one of several ranks copies, for training on several machines.
 //!
-//! The query must read one table row by row. It is divided by row groups, so that a rank reads only its own.
+//! The query must read one table row by row. It is divided by row groups, so that a rank reads its own, and of other row groups only strings that it numbers.
 
 use crate::error::{Error, Result};
 use derive_setters::Setters;

@@ -9,8 +9,7 @@ import signal
 import struct
 import subprocess
 import sys
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -155,8 +154,3 @@ def last_of_data(calls: Sequence[Call]) -> int:
     commit = next(call.number for call in calls if call.changes and "/_versions/.staged" in call.path)
     data = re.compile("/(steps|runs)/")
     return max(call.number for call in calls if call.changes and call.number < commit and data.search(call.path))
-
-
-def count(calls: Iterable[Call]) -> Counter[str]:
-    """Return the number of calls of each class."""
-    return Counter(call.kind for call in calls)

@@ -29,7 +29,7 @@ DIFFERENCES = {
     "booleans beside numbers": "an error of planning in the engine, a cast in DuckDB: cast explicitly in both",
     "types of parameters": "`$1 || $2` and `sum($1)` are not planned, as parameters have no types by themselves, "
     "and those of a WITH that nothing names do not exist: an error is no fault where constants are bound",
-    "parameters in UNION": "types are settled before values are bound, so a parameter without a type is text there: "
+    "parameters in UNION": "types are settled before values are bound, so a parameter without a type may be text: "
     "not compared",
     "sums of floats over sliding frames": "the engine adds and subtracts, and keeps the rounding errors of values that "
     "have left the frame: not generated",

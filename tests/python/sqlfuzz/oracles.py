@@ -271,7 +271,7 @@ def params(engine: Engine, node: Node) -> Finding | None:
     if not dialect.is_definite(node):
         return None
     if any(part.op == "setop" for part in node.walk()):
-        # Types are fixed before values are bound, so in a UNION with a number, a parameter without a type becomes text.
+        # Types are fixed before values are bound. In a UNION with a number, a parameter without a type may become text.
         return None
     rows = _answer(engine, "params", node, engine_sql(node))
     if not isinstance(rows, list):
