@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # in pytest's own process.
 WORKERS ?= 3
 # All tests of a module run in one process, so that shared fixtures are built once. Linear algebra has one thread per process:
-# to start more threads takes half of the time of an import of NumPy, and the processes keep the cores busy.
+# starting more threads takes almost half of the processor time of an import of NumPy.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: help demo check test torture build lint fmt stubs bench page browser engines docs site wheel check-wheel sdist clean

@@ -738,8 +738,8 @@ impl PyStepTable {
     /// - ``replacement``: ``True`` = draw rows uniformly with replacement.
     /// - ``weights``: an extra column of finite weights of at least 0; rows are drawn with replacement, in proportion
     ///   to them. The loader takes 8 bytes per row, and up to three passes over the table when it is created.
-    /// - ``strata``: an extra column whose values are the strata, at most 4,096 different ones. In any prefix of the
-    ///   stream each stratum has its quota, to within one row. Within a stratum the order is shuffled, and no row
+    /// - ``strata``: an extra column whose values are the strata, at most 4,096 different ones. In any prefix of an
+    ///   epoch each stratum has its quota, to within one row. Within a stratum the order is shuffled, and no row
     ///   repeats before all others have occurred. The loader takes 4 bytes per row (up to 8 in strata of fewer than
     ///   65,536 rows), and one pass over the table when it is created.
     /// - ``quotas``: the relative shares of the strata to serve, by value: a string of ``categories``, a number, a

@@ -2,6 +2,7 @@
 
 use super::format::ExportFormat;
 use super::options::ExportOptions;
+use crate::format::BEST;
 use crate::run::Run;
 use crate::system::progress::Progress;
 
@@ -15,6 +16,8 @@ pub(super) enum Part {
     RawValues,
     /// The values of chosen moves, which become 1.
     ChosenValues,
+    /// Values of chosen moves above [`BEST`], which become 1.
+    LargeValues,
     /// Values that are not multiples of 1/65535.
     ExactValues,
     StartTime,
@@ -35,6 +38,7 @@ impl Part {
             Part::Values => "values",
             Part::RawValues => "raw values",
             Part::ChosenValues => "values of chosen moves",
+            Part::LargeValues => "large values of chosen moves",
             Part::ExactValues => "exact values",
             Part::StartTime => "start times",
             Part::Duration => "durations",
@@ -53,6 +57,7 @@ impl Part {
             Part::Values => run.has_evs().contains(&true),
             Part::RawValues => meta.raw_evs && run.has_evs().contains(&true),
             Part::ChosenValues => chosen_values(run).any(|value| value != 1.0),
+            Part::LargeValues => chosen_values(run).any(|value| value > BEST && value != 1.0),
             Part::ExactValues => has_exact_values(run),
             Part::StartTime => meta.start_unix_s != 0,
             Part::Duration => meta.elapsed_s != 0.0,
@@ -78,9 +83,8 @@ fn parts(options: &ExportOptions) -> &'static [Part] {
         ExportFormat::Jsonl if options.by_step && options.compact => {
             &[FinalBoard, StartTime, Duration, Score, Engine, Seed, Details]
         }
-        // In this layout, the value 1 marks the chosen move.
         ExportFormat::Jsonl if options.by_step => {
-            &[FinalBoard, RawValues, StartTime, Duration, Score, Engine, Seed, Details]
+            &[FinalBoard, LargeValues, StartTime, Duration, Score, Engine, Seed, Details]
         }
         ExportFormat::Jsonl if options.compact => &[Values, Seed, Details],
         ExportFormat::Jsonl => &[Values, Engine, Seed, Details],

@@ -39,7 +39,7 @@ pub struct JsonlOptions {
 }
 
 /// The plain layout writes a chosen value above this as 1.0.
-const BEST: f32 = 1.0 - 1e-6;
+pub(crate) const BEST: f32 = 1.0 - 1e-6;
 
 /// Returns a run as one line, or as one line per step. `crc32c` is the checksum of the run's file.
 ///

@@ -50,7 +50,7 @@ pub(crate) use files::walk::{FoundFile, files_in, is_named_as_unfinished};
 pub use inputs::Rejected;
 pub(crate) use inputs::{ReadRun, RunInput, each_window, runs_of_pack};
 pub use jsonl::JsonlOptions;
-pub(crate) use jsonl::lines_of;
+pub(crate) use jsonl::{BEST, lines_of};
 pub use macroxue::Macroxue;
 pub use macroxue_pack::{MacroxuePack, MacroxuePackWriter};
 pub(crate) use numpy_folder::is_companion;

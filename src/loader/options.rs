@@ -31,10 +31,10 @@ pub struct LoaderOptions {
     pub world_size: usize,
     /// The type of tokens.
     pub tokens: TokenType,
-    /// Whether to turn each row by one of the board's eight symmetries. This turns board, tokens, move, values
-    /// and masks, but no other extra column. The symmetry depends on seed, epoch and row index. It cannot be combined
-    /// with attached columns and extra columns of several values per row, whose values belong to the original
-    /// board.
+    /// Whether to turn each row by one of the board's eight symmetries. This turns board, tokens, move, values,
+    /// legal moves and the extra column `tile_65536_mask`. Other extra columns stay as they are. The symmetry depends
+    /// on seed, epoch and row index. It cannot be combined with attached columns and extra columns of several values
+    /// per row, whose values belong to the original board.
     pub symmetries: bool,
     /// The columns to gather; `None` = all.
     pub columns: Option<Vec<String>>,

@@ -44,7 +44,7 @@ pub struct QueryOptions {
     pub row_limit: Option<u64>,
     /// The maximum number of bytes that the result may have, as Arrow arrays.
     pub byte_limit: Option<u64>,
-    /// The longest time for planning, and again for each execution, from its start to its last row.
+    /// The longest time for planning, and separately for each execution, from its start to its last row.
     pub time_limit: Option<Duration>,
 }
 

@@ -1,4 +1,7 @@
-"""The command ``a2store`` in forks of a process that has imported the package. So a run does not cost a start."""
+"""The command ``a2store`` in forks of a process that has imported the package. This avoids a start for each run.
+
+Forks share what a start determines, such as the hash seed and the umask.
+"""
 
 from __future__ import annotations
 
@@ -39,12 +42,15 @@ def run_bytes(*args: object, environment: Mapping[str, str] | None = None) -> su
         server = _started(whole.get("LD_PRELOAD", ""))
     assert server.stdin is not None
     assert server.stdout is not None
-    pickle.dump((words, whole, os.getcwd()), server.stdin)
-    server.stdin.flush()
-    if not select.select([server.stdout], [], [], HANGS)[0]:
+    try:
+        pickle.dump((words, whole, os.getcwd()), server.stdin)
+        server.stdin.flush()
+        if not select.select([server.stdout], [], [], HANGS)[0]:
+            raise subprocess.TimeoutExpired(words, HANGS)
+        done = subprocess.CompletedProcess(words, *pickle.load(server.stdout))
+    except BaseException:
         os.killpg(server.pid, signal.SIGKILL)
-        raise subprocess.TimeoutExpired(words, HANGS)
-    done = subprocess.CompletedProcess(words, *pickle.load(server.stdout))
+        raise
     idle.append(server)
     return done
 
@@ -71,9 +77,10 @@ def _serve() -> None:
                 os.chdir(folder)
                 os.environ.clear()
                 os.environ.update(environment)
-                if "LD_PRELOAD" in environment:
-                    # The library has read its settings from the environment of the server.
-                    ctypes.CDLL(None).set_up_faults()
+                sys.path[0] = folder
+                # The library for faults has read its settings from the environment of the server.
+                if hasattr(library := ctypes.CDLL(None), "set_up_faults"):
+                    library.set_up_faults()
                 sys.exit(main())
             status = os.waitstatus_to_exitcode(os.wait()[1])
             out.seek(0)

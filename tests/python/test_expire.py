@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import a2store
@@ -159,6 +160,15 @@ def test_leftovers_stay_for_their_grace_period(fresh: a2store.Archive) -> None:
         backdate(fresh.path / name, 100 * DAY)
     assert fresh.expire(older_than=10**9, grace=0).paths == []
     assert fresh.verify(progress=False).problems == []
+
+
+def test_ids_of_a_lost_version_are_not_given_again(fresh: a2store.Archive, runs: list[Path]) -> None:
+    """A power failure can lose a version that was read already. Then `expire` removes its data files."""
+    (fresh.path / manifest_name(9)).unlink()
+    archive = a2store.Archive.open(fresh.path)
+    assert archive.expire(older_than=10**9, grace=0).num_files == 2
+    archive.ingest(runs[13], progress=False)
+    assert pa.table(archive.sql("SELECT run_id FROM runs"))["run_id"].to_pylist() == [*range(12), 13]
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

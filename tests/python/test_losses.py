@@ -25,6 +25,7 @@ WHOLE = f"{ALL} WHERE final_board IS NOT NULL"
 DOCS = Path(__file__).parents[2] / "docs" / "formats.md"
 
 WITH_VALUES = "run_id IN (SELECT run_id FROM steps WHERE coalesce(ev_up, ev_down, ev_left, ev_right) IS NOT NULL)"
+CHOSEN = "CASE move WHEN 0 THEN ev_up WHEN 1 THEN ev_down WHEN 2 THEN ev_left ELSE ev_right END"
 CONDITIONS = {
     "final boards": "final_board IS NOT NULL",
     "moves": "run_id NOT IN (SELECT run_id FROM steps WHERE move IS NULL)",
@@ -32,6 +33,7 @@ CONDITIONS = {
     "raw values": f"raw_evs AND {WITH_VALUES}",
     "exact values": WITH_VALUES,
     "values of chosen moves": WITH_VALUES,
+    "large values of chosen moves": f"run_id IN (SELECT run_id FROM steps WHERE {CHOSEN} > 0.999999 AND {CHOSEN} <> 1)",
     "start times": "start_time IS NOT NULL",
     "durations": "elapsed_s <> 0",
     "scores": "true",
@@ -101,9 +103,9 @@ def test_the_warning_counts_what_the_documented_table_says(rich: a2store.Archive
     ]
 
 
-def test_compact_lines_keep_raw_values(rich: a2store.Archive, tmp_path: Path) -> None:
+def test_compact_lines_keep_large_values(rich: a2store.Archive, tmp_path: Path) -> None:
     (said,) = warned(rich.export_runs, WHOLE, tmp_path / "out", format="jsonl", by_step=True, compact=True)
-    assert "raw values" not in said
+    assert "values" not in said
 
 
 def test_moves_are_lost_only_on_request(rich: a2store.Archive, tmp_path: Path) -> None:

@@ -143,11 +143,11 @@ def test_strata(
     drawn = np.stack([values[rows] == value for value in shares], axis=1)
     assert drawn.any(1).all()
     quota = np.array(list(shares.values())) / cycle
-    # In every batch and every prefix of the stream, each stratum has its share, to within one row.
+    # In every batch and every prefix of an epoch, each stratum has its share, to within one row.
     for start in range(0, num_samples - batch_size, batch_size):
         assert (abs(drawn[start : start + batch_size].sum(0) - quota * batch_size) <= 1).all()
     expected = quota * np.arange(1, num_samples + 1)[:, None]
-    assert (abs(drawn.cumsum(0) - expected) <= 1 + 1e-3).all()
+    assert (abs(drawn.cumsum(0) - expected) < 1 + 1e-9).all()
     assert_same(rows_of(table.loader(977, seed=1, **options), all_keys), rows)
 
 

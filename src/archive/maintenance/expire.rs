@@ -4,7 +4,7 @@
 //! manifests say which data files are no longer needed. An interrupted `expire` is continued by the next one.
 
 use crate::archive::archive::Archive;
-use crate::archive::ingest::run_ids::IDS_FOLDER;
+use crate::archive::ingest::run_ids::{IDS_FOLDER, next_run_id};
 use crate::archive::manifest::tags::{TAGS_FOLDER, tags};
 use crate::archive::manifest::transaction::{Patience, TransactionOutcome, transact};
 use crate::archive::manifest::versions::{VERSIONS_FOLDER, Versions, manifest_path};
@@ -121,6 +121,8 @@ impl Sweep<'_> {
             }
             let mut next = newest.next(Operation::Expire);
             next.first_version = first_version;
+            // A removed data file may be of a version that was read and then lost. Its ids are not given again.
+            next.next_run_id = next_run_id(self.storage, newest)?;
             // Times in this format are in the order of their text. An earlier expiry may have had a shorter grace.
             next.unlisted_before = self.now.checked_sub(self.options.grace).map(clock::text).max(next.unlisted_before);
             Ok((Some(next), report))

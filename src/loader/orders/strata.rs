@@ -199,9 +199,9 @@ fn counts(shares: &[f64]) -> Option<Vec<u64>> {
     is_kept.then_some(counts)
 }
 
-/// Returns a cycle with the given counts, spread evenly: in each prefix, each stratum has its share, rounded down or up.
-/// This is the quota method of Balinski and Young (1975): of the strata that are not ahead of their shares, each place
-/// gets the one whose next row is due first.
+/// Returns a cycle with the given counts, spread evenly: in each prefix, each stratum has its quota, rounded down or
+/// up. This is the quota method of Balinski and Young (1975). Each place gets the stratum whose next row is due first,
+/// among those that are not ahead of their quotas.
 fn cycle(counts: &[u64]) -> Vec<(u16, u32)> {
     let len: u64 = counts.iter().sum();
     let mut seen = vec![0_u64; counts.len()];

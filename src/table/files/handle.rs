@@ -90,7 +90,7 @@ impl StepTable {
     /// the table's list of runs.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if no process holds the table any more, or a file is missing; [`ErrorKind::Damaged`]
+    /// [`ErrorKind::Io`] if the process that made the handle no longer holds the table, or a file is missing; [`ErrorKind::Damaged`]
     /// if something else is in its place; [`ErrorKind::Decode`] for bytes that are no handle.
     pub fn from_handle(handle: &[u8]) -> Result<StepTable> {
         let decode = |what, expected: String, found: String| {

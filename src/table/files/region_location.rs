@@ -70,7 +70,7 @@ impl RegionLocation {
     /// Opens the file.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if the file is missing, or no process holds the memory any more; [`ErrorKind::Damaged`] if
+    /// [`ErrorKind::Io`] if the file is missing, or its process no longer holds the memory; [`ErrorKind::Damaged`] if
     /// another file is in its place.
     pub(in crate::table) fn open(&self) -> Result<File> {
         let file = match self.is_memory {

@@ -1,6 +1,7 @@
 //! The rows of a query that one of several ranks copies, for training on several machines.
 //!
-//! The query must read one table row by row. It is divided by row groups, so that a rank reads its own, and of other row groups only strings that it numbers.
+//! The query must read one table row by row. It is divided by row groups. A rank reads its own row groups, and
+//! columns of strings whole.
 
 use crate::error::{Error, Result};
 use derive_setters::Setters;

@@ -97,8 +97,8 @@ REAL(int, mkdirat, int, const char *, mode_t)
 REAL(int, ftruncate64, int, off64_t)
 REAL(int, clock_gettime, clockid_t, struct timespec *)
 
-/* The first call sets this up, because other libraries' constructors run before this library's. A fork with settings of
- * its own calls it again. */
+/* The first call sets this up, because other libraries' constructors run before this library's. A fork with other
+ * settings calls it again. */
 PUBLIC void set_up_faults(void);
 PUBLIC void set_up_faults(void) {
     find_openat(), find_opendir(), find_readdir64(), find_read(), find_pread64(), find_readv(), find_write();

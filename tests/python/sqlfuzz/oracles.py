@@ -558,9 +558,8 @@ def fingerprint(engine: Engine, node: Node) -> Finding | None:
         try:
             other = make_again()
         except a2store.Error as error:
-            has_limit = any(part.op == "limit" for part in node.walk())
             is_of_data = failure_of(error).kind == "data" and dialect.may_fail(node)
-            if has_limit and (is_of_data or isinstance(error, a2store.ColumnError)):
+            if not dialect.is_definite(node) and (is_of_data or isinstance(error, a2store.ColumnError)):
                 # A LIMIT may choose other rows. An integer of theirs may be NULL, or a cast may fail.
                 engine.met["fingerprint: another each time"] += 1
                 continue
