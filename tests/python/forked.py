@@ -65,11 +65,9 @@ def run(*args: object, environment: Mapping[str, str] | None = None) -> subproce
 def _serve() -> None:
     from a2store._command import main
 
-    while True:
-        try:
-            sys.argv, environment, folder = pickle.load(sys.stdin.buffer)
-        except EOFError:
-            return
+    requests = os.fdopen(0, "rb", closefd=False)
+    while requests.peek(1):
+        sys.argv, environment, folder = pickle.load(requests)
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             if os.fork() == 0:
                 for number, file in enumerate((os.open(os.devnull, os.O_RDONLY), out.fileno(), err.fileno())):

@@ -34,6 +34,8 @@ impl Archive {
         check_name(name)?;
         let versions = Versions::new(storage);
         versions.open(Some(version))?;
+        // A writer may have published the version just before it was interrupted.
+        versions.make_durable(version)?;
         let is_new = create(storage, name, version)? == Published::New;
         if !is_new {
             // Its writer may have been interrupted before the tag was durable.

@@ -324,6 +324,25 @@ fn mistakes_are_found() {
 }
 
 #[test]
+fn a_tagged_version_survives_a_power_failure() {
+    let shared = Arc::new(Shared::new(1, 1));
+    let mut first = Manifest::first(Phases::default());
+    first.time = crate::system::clock::text(shared.now());
+    let mut world = shared.world();
+    world.begin(0);
+    world.has_faults = false;
+    // The writer is interrupted before the version is durable.
+    world.put(&manifest_path(1), first.seal().unwrap().into());
+    drop(world);
+    let storage = Storage::of(SimulatedStorage::new(0, &shared, false, None));
+    let manifest = Versions::new(&storage).newest().unwrap();
+    Archive::new(storage, manifest).tag("kept", None).unwrap();
+    let mut world = shared.world();
+    world.power_fails();
+    assert!(world.files.contains_key(&manifest_path(1)));
+}
+
+#[test]
 fn a_seed_gives_the_same_history_again() {
     let files = RunFiles::new();
     let history = |seed| simulate(seed, Some(Mistake::VersionsReplaced), &files).err();
