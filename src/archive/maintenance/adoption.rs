@@ -1,8 +1,9 @@
 //! Adopting the runs of data files that no manifest lists: their writer was interrupted, or their manifest was lost.
 //!
 //! Each run comes from one file of `runs` and one of `steps`. If a merged file and the files that it replaced have a run,
-//! it comes from the file with the smaller range of run ids. A file whose runs are all chosen, without a run of another
-//! file between them, is adopted as it is; the chosen rows of any other file are copied.
+//! it comes from the file with the smaller range of run ids. If two files have copies of a run, a copy with annotations
+//! comes first. A file whose runs are all chosen, without a run of another file between them, is adopted as it is; the
+//! chosen rows of any other file are copied.
 
 use super::sound_file::SoundFile;
 use crate::archive::manifest::Manifest;
@@ -95,25 +96,32 @@ impl Adoption {
                 digests.insert(run.digest);
             }
         }
+        let annotated: HashSet<u32> =
+            of_table(TableName::Annotations).flat_map(|found| found.num_steps.keys().copied()).collect();
+        let mut candidates: Vec<(&SoundFile, u32, u32, &[u8; 32])> = Vec::new();
+        for found in of_table(TableName::Runs) {
+            let runs = found.num_steps.iter().zip(&found.digests);
+            candidates.extend(runs.map(|((&id, &count), digest)| (found, id, count, digest)));
+        }
+        // A run with annotations was certainly committed, unlike another copy of it.
+        candidates.sort_by_key(|(_, id, ..)| !annotated.contains(id));
         let (mut runs, mut steps) = (Sources::new(), Sources::new());
         let mut adoption = Adoption::default();
-        for found in of_table(TableName::Runs) {
-            for ((&id, &count), digest) in found.num_steps.iter().zip(&found.digests) {
-                let has_steps = is_within(target, TableName::Steps, id);
-                let source = steps_of(&id, &count).filter(|_| count > 0 && !has_steps);
-                let is_free = !runs.contains_key(&id) && !is_within(target, TableName::Runs, id);
-                let is_whole = count == 0 || source.is_some() || has_steps && is_lost(TableName::Runs, id);
-                if is_free && is_whole && digests.insert(*digest) {
-                    runs.insert(id, found);
-                    adoption.runs.insert(id, count);
-                    if let Some(source) = source {
-                        steps.insert(id, source);
-                        adoption.steps.insert(id, count);
-                    }
+        for (found, id, count, digest) in candidates {
+            let has_steps = is_within(target, TableName::Steps, id);
+            let source = steps_of(&id, &count).filter(|_| count > 0 && !has_steps);
+            let is_free = !runs.contains_key(&id) && !is_within(target, TableName::Runs, id);
+            let is_whole = count == 0 || source.is_some() || has_steps && is_lost(TableName::Runs, id);
+            if is_free && is_whole && digests.insert(*digest) {
+                runs.insert(id, found);
+                adoption.runs.insert(id, count);
+                if let Some(source) = source {
+                    steps.insert(id, source);
+                    adoption.steps.insert(id, count);
                 }
             }
         }
-        for (id, count) in known.into_iter().filter(|&(id, _)| is_lost(TableName::Steps, id)) {
+        for (&id, &count) in known.iter().filter(|(id, _)| is_lost(TableName::Steps, **id)) {
             if let Some(source) = steps_of(&id, &count) {
                 steps.insert(id, source);
                 adoption.steps.insert(id, count);
@@ -123,8 +131,17 @@ impl Adoption {
         adoption.add(target, TableName::Steps, &steps);
         for found in of_table(TableName::Annotations) {
             let is_apart = |file: &DataFile| file.is_apart_from(&found.file);
-            if target.files(TableName::Annotations).all(is_apart) && adoption.files.iter().all(is_apart) {
+            let mut adopted = adoption.files.iter().chain(adoption.parts.iter().map(|part| &part.file));
+            if !target.files(TableName::Annotations).all(is_apart) || !adopted.all(is_apart) {
+                continue;
+            }
+            // Annotations of runs that are gone are not adopted.
+            let has_run = |id: &u32| known.contains_key(id) || adoption.runs.contains_key(id);
+            let run_ids: HashSet<u32> = found.num_steps.keys().copied().filter(has_run).collect();
+            if run_ids.len() == found.num_steps.len() {
                 adoption.files.push(found.file.clone());
+            } else if !run_ids.is_empty() {
+                adoption.parts.push(Part { file: found.file.clone(), run_ids });
             }
         }
         Ok(adoption)

@@ -121,8 +121,10 @@ impl Sweep<'_> {
             }
             let mut next = newest.next(Operation::Expire);
             next.first_version = first_version;
-            // A removed data file may be of a version that was read and then lost. Its ids are not given again.
-            next.next_run_id = next_run_id(self.storage, newest)?;
+            if !self.storage.is_remote() {
+                // A removed data file may be of a version that was read and then lost. Its ids are not given again.
+                next.next_run_id = next_run_id(self.storage, newest)?;
+            }
             // Times in this format are in the order of their text. An earlier expiry may have had a shorter grace.
             next.unlisted_before = self.now.checked_sub(self.options.grace).map(clock::text).max(next.unlisted_before);
             Ok((Some(next), report))

@@ -35,7 +35,7 @@ impl Archive {
         let versions = Versions::new(storage);
         versions.open(Some(version))?;
         // A writer may have published the version just before it was interrupted.
-        versions.make_durable(version)?;
+        versions.make_durable(version).or_else(|error| versions.open(Some(version)).and(Err(error)))?;
         let is_new = create(storage, name, version)? == Published::New;
         if !is_new {
             // Its writer may have been interrupted before the tag was durable.
@@ -50,6 +50,7 @@ impl Archive {
             (_, false) if known == Some(version) => Ok(()),
             (true, true) => {
                 storage.remove(&path_of(name))?;
+                storage.sync(TAGS_FOLDER)?;
                 let (path, oldest) = (storage.root().to_path_buf(), newest.first_version);
                 Err(ErrorKind::VersionNotFound { path, version, oldest, newest: newest.version }.into())
             }
@@ -77,6 +78,8 @@ impl Archive {
         let tags = self.tags()?;
         let version = *tags.get(name).ok_or_else(|| unknown("name", &tags, name))?;
         self.storage.remove(&path_of(name))?;
+        // Otherwise a power failure could bring the tag back after its version has expired.
+        self.storage.sync(TAGS_FOLDER)?;
         Ok(version)
     }
 }
