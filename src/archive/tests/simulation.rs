@@ -250,7 +250,10 @@ fn restore(shared: &Arc<Shared>, mut actor: Actor<'_>) {
     world.annotated.clear();
     for name in versions {
         world.tags.retain(|_, version| version_of(&name) != Some(*version));
-        world.put(&format!("{VERSIONS_FOLDER}/{name}"), "torn".into());
+        let path = format!("{VERSIONS_FOLDER}/{name}");
+        world.put(&path, "torn".into());
+        // The damage came after the manifest was durable.
+        world.unsynced.remove(&path);
     }
     drop(world);
     let storage = Storage::of(SimulatedStorage::new(0, shared, actor.is_remote, actor.mistake));
@@ -340,6 +343,51 @@ fn a_tagged_version_survives_a_power_failure() {
     let mut world = shared.world();
     world.power_fails();
     assert!(world.files.contains_key(&manifest_path(1)));
+}
+
+#[test]
+fn the_copy_of_a_run_with_annotations_is_adopted() {
+    let (files, folder, cancel) = (RunFiles::new(), tempfile::tempdir().unwrap(), CancellationToken::never());
+    let open_copy = |name: &str| {
+        let path = folder.path().join(name);
+        (Archive::open(&path).or_else(|_| Archive::create(&path, Phases::default())).unwrap(), path)
+    };
+    let ingest = |archive: &mut Archive, range: std::ops::Range<usize>| {
+        let paths = files.files[range].iter().map(|(path, _)| path);
+        archive.ingest(paths, &IngestOptions::default().with_workers(1), &(), cancel).unwrap();
+    };
+    let copy = |from: &str, to: &str, folders: &[&str]| {
+        for entry in folders.iter().flat_map(|name| std::fs::read_dir(folder.path().join(from).join(name)).unwrap()) {
+            let path = entry.unwrap().path();
+            let target = folder.path().join(to).join(path.strip_prefix(folder.path().join(from)).unwrap());
+            std::fs::create_dir_all(target.parent().unwrap()).unwrap();
+            std::fs::copy(&path, target).unwrap();
+        }
+    };
+    let (mut archive, _) = open_copy("games.a2");
+    ingest(&mut archive, 0..2);
+    // The writer of run 2 is interrupted before it commits.
+    copy("games.a2", "interrupted.a2", &[VERSIONS_FOLDER, "runs", "steps"]);
+    ingest(&mut open_copy("interrupted.a2").0, 2..3);
+    copy("interrupted.a2", "games.a2", &["runs", "steps"]);
+    // Another writer commits the same run as run 3, with run 4.
+    ingest(&mut archive, 2..4);
+    let columns: [(&str, ArrayRef); 2] = [
+        ("run_id", Arc::new(UInt32Array::from(vec![3; 3]))),
+        ("step_index", Arc::new(UInt32Array::from(vec![0, 1, 2]))),
+    ];
+    let rows = RecordBatch::try_from_iter(columns).unwrap();
+    archive.annotate("model", AnnotationInput::Rows(&rows), &AnnotateOptions::default(), &(), cancel).unwrap();
+    let (_, path) = open_copy("games.a2");
+    for version in [archive.version(), archive.version() - 1] {
+        std::fs::write(path.join(manifest_path(version)), "torn").unwrap();
+    }
+    restore::restore(&archive.storage, None, false, cancel).unwrap();
+    let restored = Archive::open(&path).unwrap();
+    let ranges = restored.manifest.files.iter().map(|file| (file.table.name(), file.first_run_id, file.last_run_id));
+    let ranges: BTreeSet<_> = ranges.collect();
+    let expected = [("annotations", 3, 3), ("runs", 0, 1), ("runs", 3, 4), ("steps", 0, 1), ("steps", 3, 4)];
+    assert_eq!(ranges, BTreeSet::from(expected));
 }
 
 #[test]
