@@ -1213,8 +1213,8 @@ class Archive:
           subfolder.
         - ``row_limit``, ``byte_limit``: the maximum number of rows, and of bytes as Arrow arrays, in the result, in
           ``0..2**64``; ``None`` = no limit.
-        - ``time_limit``: the maximum number of seconds, at least 0, for planning and separately for each result; ``None`` =
-          no limit.
+        - ``time_limit``: the maximum number of seconds for planning, and separately for each result; at least 0;
+          ``None`` = no limit.
 
         Raises ``QueryRefusedError`` for a statement that is not allowed. Raises ``QueryError`` for text that does not
         parse or plan, and for parameters that do not match it. Raises ``TypeError`` for a value or table of another
