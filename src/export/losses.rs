@@ -16,8 +16,8 @@ pub(super) enum Part {
     RawValues,
     /// The values of chosen moves, which become 1.
     ChosenValues,
-    /// Values of chosen moves above [`BEST`], which become 1.
-    LargeValues,
+    /// Raw values of chosen moves above [`BEST`], which become 1.
+    RawChosenValues,
     /// Values that are not multiples of 1/65535.
     ExactValues,
     StartTime,
@@ -38,7 +38,7 @@ impl Part {
             Part::Values => "values",
             Part::RawValues => "raw values",
             Part::ChosenValues => "values of chosen moves",
-            Part::LargeValues => "large values of chosen moves",
+            Part::RawChosenValues => "raw values of chosen moves",
             Part::ExactValues => "exact values",
             Part::StartTime => "start times",
             Part::Duration => "durations",
@@ -57,7 +57,7 @@ impl Part {
             Part::Values => run.has_evs().contains(&true),
             Part::RawValues => meta.raw_evs && run.has_evs().contains(&true),
             Part::ChosenValues => chosen_values(run).any(|value| value != 1.0),
-            Part::LargeValues => chosen_values(run).any(|value| value > BEST && value != 1.0),
+            Part::RawChosenValues => meta.raw_evs && chosen_values(run).any(|value| value > BEST && value != 1.0),
             Part::ExactValues => has_exact_values(run),
             Part::StartTime => meta.start_unix_s != 0,
             Part::Duration => meta.elapsed_s != 0.0,
@@ -84,7 +84,7 @@ fn parts(options: &ExportOptions) -> &'static [Part] {
             &[FinalBoard, StartTime, Duration, Score, Engine, Seed, Details]
         }
         ExportFormat::Jsonl if options.by_step => {
-            &[FinalBoard, LargeValues, StartTime, Duration, Score, Engine, Seed, Details]
+            &[FinalBoard, RawChosenValues, StartTime, Duration, Score, Engine, Seed, Details]
         }
         ExportFormat::Jsonl if options.compact => &[Values, Seed, Details],
         ExportFormat::Jsonl => &[Values, Engine, Seed, Details],

@@ -73,7 +73,7 @@ fn bounded(mut expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Ex
             return Err(refused(&binary.op.to_string(), "its argument 2 must be a literal".to_owned()));
         }
         Expr::SimilarTo(like) if factor(&like.pattern).is_none() => {
-            return Err(refused("SIMILAR TO", "its pattern must be a literal".to_owned()));
+            return Err(refused("SIMILAR TO", "its argument 2 must be a literal".to_owned()));
         }
         _ => return Ok(Transformed::no(expr)),
     };
