@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import a2store
-from archives import chunks, grow, manifest_path, names, short_runs, unsealed
+from archives import chunks, copied, grow, manifest_path, names, short_runs, tables, unsealed
 from faults.checks import LONG
 from threads import HANGS
 
@@ -337,3 +338,16 @@ for child in children:
     assert end(start("-c", code, archive.path, *runs[:10])) == "done\n"
     archive.refresh()
     assert archive.num_runs == 10
+
+
+def test_a_stale_handle_continues_from_the_newest_version(runs: list[Path], tmp_path: Path) -> None:
+    archive = grow(tmp_path / "games.a2", [runs[:2], runs[2:4]])
+    stale = a2store.Archive.open(archive.path, version=2)
+    archive.compact(progress=False)
+    archive.expire(older_than=0, grace=0)
+    assert stale.ingest(runs[:6], progress=False).duplicates == 4
+    assert (stale.version, stale.num_runs) == (6, 6)
+    assert archive.version == 5
+    copy = copied(archive.path, tmp_path / "copy.a2")
+    assert tables(a2store.Archive.open(copy))["runs"]["run_id"].to_pylist() == list(range(6))
+    assert os.path.samefile(stale.path, archive.path)
