@@ -103,7 +103,7 @@ impl Adoption {
             let runs = found.num_steps.iter().zip(&found.digests);
             candidates.extend(runs.map(|((&id, &count), digest)| (found, id, count, digest)));
         }
-        // A run with annotations was certainly committed, unlike another copy of it.
+        // A run with annotations was in a version. Another copy of it may be of an interrupted writer.
         candidates.sort_by_key(|(_, id, ..)| !annotated.contains(id));
         let (mut runs, mut steps) = (Sources::new(), Sources::new());
         let mut adoption = Adoption::default();

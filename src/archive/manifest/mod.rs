@@ -83,7 +83,7 @@ pub(crate) struct Manifest {
     pub(crate) time: String,
     pub(crate) operation: Operation,
     pub(crate) phases: Phases,
-    /// The oldest version that has not expired.
+    /// The oldest version that needs no tag. Older versions exist only if they are tagged.
     pub(crate) first_version: u64,
     /// Files that were written before this time, and that no earlier version lists, are removed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
