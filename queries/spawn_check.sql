@@ -1,8 +1,8 @@
--- A test of the spawned tiles against the rules of the game: 90 % are a 2 and 10 % are a 4, and each empty cell is
--- equally likely. Both tests are Pearson's chi-square tests. `tile` counts the tiles. `rank` numbers the empty cells
--- from the top left, row by row, and counts each number separately for each number of empty cells. A spawn is found
--- between two consecutive steps with a known move. Spawns with a single empty cell count only in `tile`. Large archives
--- are sampled by whole runs, and the sample depends only on the ids and lengths of the runs.
+-- Pearson's chi-square tests of the spawned tiles against the rules of the game. The test `tile` expects a 2 in 90 % of
+-- the spawns and a 4 in 10 %. The test `rank` expects each empty cell equally often: it numbers the empty cells from the
+-- top left, row by row, and counts separately for each number of empty cells. Two consecutive steps with a known move
+-- show a spawn. A spawn into the only empty cell counts only in `tile`. Large archives are sampled by whole runs, and
+-- the sample depends only on the ids and lengths of the runs.
 --
 -- Parameters:
 --   max_steps uint64 = 2000000: runs are added to the sample until it has this number of steps

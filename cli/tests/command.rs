@@ -129,7 +129,7 @@ fn reports_in_json_have_these_keys() {
         ("convert runs/alpha --format jsonl --out games.jsonl", "errors num_files num_steps path runs secs"),
         ("compact games.a2", "bytes_after bytes_before files_after files_before num_rows version"),
         ("expire games.a2", "dry_run first_version num_bytes num_files num_versions paths tags version"),
-        ("restore games.a2", "adopted adopted_runs damaged done new_version version"),
+        ("restore games.a2", "adopted adopted_runs damaged done lost new_version version"),
     ] {
         assert_eq!(keys(&report(line)), expected, "{line}");
     }

@@ -309,6 +309,8 @@ class RestoreReport:
     - ``new_version``: the new version; ``None`` if the newest version has these files already.
     - ``adopted_runs``: the number of runs in data files that no manifest listed.
     - ``adopted``: the data files that no manifest listed, relative to the archive.
+    - ``lost``: the files of annotations that the version lists and that are gone, relative to the archive: they expired
+      after a later version, whose manifest is damaged, and the new version does not have them.
     - ``damaged``: the damaged manifests, relative to the archive. They are removed.
     - ``done``: whether the archive was changed.
 
@@ -324,6 +326,7 @@ class RestoreReport:
     new_version: int | None
     adopted_runs: int
     adopted: list[str]
+    lost: list[str]
     damaged: list[str]
     done: bool
 

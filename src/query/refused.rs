@@ -65,8 +65,8 @@ refusals! {
     TUPLE_IN: "(a, b) IN (SELECT …)", None,
         "write EXISTS (SELECT 1 FROM … WHERE x = a AND y = b), or a join";
     CORRELATED: "a subquery that refers to the outer query, beyond a comparison in its WHERE", Some(25_519),
-        "join with the rows of the subquery. EXISTS may have no aggregate, window, ORDER BY, LIMIT or UNION. A scalar subquery needs \
-         one aggregate without GROUP BY and HAVING, and compares outer columns with =";
+        "join with the rows of the subquery. Otherwise leave aggregates, windows, ORDER BY, LIMIT and UNION out of EXISTS; give a scalar \
+         subquery one aggregate without GROUP BY and HAVING, and compare outer columns with =";
     LATERAL: "a LATERAL subquery that refers to the outer query", Some(25_519),
         "compute it for all rows in FROM, and join with them";
     CORRELATED_KEY: "a scalar subquery in GROUP BY, in ORDER BY or before IN (SELECT …) that refers to the outer query", None,

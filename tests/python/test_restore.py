@@ -229,6 +229,27 @@ def test_runs_of_an_interrupted_ingest_are_adopted_once(path: Path, runs: list[P
     assert (archive.num_runs, archive.verify(progress=False).problems) == (10, [])
 
 
+def test_annotations_that_a_lost_version_dropped(path: Path) -> None:
+    """An `expire` was interrupted after it removed their file. A restore continues without them, and names the file."""
+    archive = a2store.Archive.open(path)
+    archive.annotate("model", archive.sql("SELECT run_id, step_index FROM steps"), progress=False)
+    kept = contents(path)
+    archive.drop_annotations("model")
+    archive.expire(older_than=0)
+    for name in kept.keys() - contents(path).keys():
+        if name.startswith("_versions"):
+            (path / name).write_bytes(kept[name])
+    for version in (archive.version, archive.version - 1):
+        spoil(manifest_path(path, version), DAMAGES["torn"])
+    lost = [name for name in kept if name.startswith("annotations")]
+    assert "gone, so the new version does not have these annotations" in run_command("restore", path, "--dry-run").stdout
+    report = a2store.restore(path)
+    assert (report.version, report.new_version, report.lost, report.adopted) == (6, 9, lost, [])
+    archive = a2store.Archive.open(path)
+    assert (archive.annotations(), archive.num_runs, archive.verify(progress=False).problems) == ([], 8, [])
+    assert (a2store.restore(path).new_version, a2store.restore(path).lost) == (None, [])
+
+
 def test_a_manifest_under_the_name_of_another(path: Path) -> None:
     manifest_path(path, 4).rename(manifest_path(path, 5))
     with pytest.raises(a2store.DamagedError, match="version: expected 5, found 4"):
@@ -274,7 +295,7 @@ def test_the_command(path: Path) -> None:
     assert run_command("restore", path).stdout.endswith("version 6 continues from version 4, and adopts 2 runs\n")
     assert json.loads(run_command("info", path, "--json").stdout)["version"] == 6
     assert json.loads(run_command("restore", path, "--json").stdout) == {
-        "version": 6, "new_version": None, "adopted_runs": 0, "adopted": [], "damaged": [], "done": False,
+        "version": 6, "new_version": None, "adopted_runs": 0, "adopted": [], "lost": [], "damaged": [], "done": False,
     }  # fmt: skip
     assert "version 7 continues from version 2" in run_command("restore", path, "--version", 2).stdout
     run_command("restore", path, "--version", 20, status=2)

@@ -181,6 +181,9 @@ pub(crate) fn restore(args: &RestoreArgs) -> Result<u8> {
     for path in &report.adopted {
         writeln!(out, "{path}: {adopted}, because no manifest lists it")?;
     }
+    for path in &report.lost {
+        writeln!(out, "{path}: gone, so the new version does not have these annotations")?;
+    }
     for path in &report.damaged {
         writeln!(out, "{path}: {removed}, because it is damaged")?;
     }

@@ -97,7 +97,7 @@ into_instance! { self, py:
         step = self.error.location().and_then(|location| location.step),
         kind = self.error.kind_name(), message = self.message(),
     }
-    RestoreReport as RestoreReport { version, new_version, adopted_runs, adopted, damaged, done }
+    RestoreReport as RestoreReport { version, new_version, adopted_runs, adopted, lost, damaged, done }
     SavedParameter as SavedParameter {
         name, type = self.dtype, default = default_value(py, self.default)?, doc,
     }

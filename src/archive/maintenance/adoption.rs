@@ -191,7 +191,7 @@ impl Adoption {
             TableName::Steps => {
                 self.steps.range(range).map(|(_, &count)| u64::from(count)).sum::<u64>() >= missing.num_rows
             }
-            TableName::Annotations => self.files.iter().any(|file| {
+            TableName::Annotations => self.files.iter().chain(self.parts.iter().map(|part| &part.file)).any(|file| {
                 (file.table, &file.model) == (missing.table, &missing.model)
                     && file.first_run_id <= missing.first_run_id
                     && missing.last_run_id <= file.last_run_id

@@ -9,7 +9,7 @@ use crate::archive::archive::Archive;
 use crate::archive::ingest::run_ids::next_run_id;
 use crate::archive::manifest::data_file::DataFile;
 use crate::archive::manifest::tags::VersionName;
-use crate::archive::manifest::versions::{Publication, Versions, manifest_path};
+use crate::archive::manifest::versions::{Publication, VERSIONS_FOLDER, Versions, manifest_path};
 use crate::archive::manifest::{Manifest, Operation};
 use crate::archive::storage::Storage;
 use crate::archive::storage::storage_options::StorageOptions;
@@ -34,6 +34,9 @@ pub struct RestoreReport {
     pub adopted_runs: u64,
     /// The data files that no manifest listed, relative to the archive.
     pub adopted: Vec<String>,
+    /// The files of annotations that the version lists and that are gone, relative to the archive: they expired after a
+    /// later version, whose manifest is damaged, and the new version does not have them.
+    pub lost: Vec<String>,
     /// The damaged manifests, relative to the archive. They are removed.
     pub damaged: Vec<String>,
     /// Whether the archive was changed.
@@ -45,7 +48,7 @@ impl Archive {
     /// only reports the changes.
     ///
     /// The new version also adopts data files that no manifest lists, if they hold whole runs that the version does not
-    /// have. So nothing is lost with a damaged manifest. Damaged manifests that the new version replaces are removed.
+    /// have. So no run is lost with a damaged manifest. Damaged manifests that the new version replaces are removed.
     /// An interrupted restore that is repeated ends in the same archive. On an object store, nothing else may write
     /// meanwhile.
     ///
@@ -109,17 +112,20 @@ pub(in crate::archive) fn restore(
         Some(version) => versions.open(Some(version))?,
     };
     // The version may have expired, without its files, in a version whose manifest is lost. Later files have its runs.
-    let missing: Vec<DataFile> = target.files.extract_if(.., |file| !present.contains_key(&file.path)).collect();
+    let mut missing: Vec<DataFile> = target.files.extract_if(.., |file| !present.contains_key(&file.path)).collect();
     let unlisted = all.unlisted(storage, &present, cancel)?;
     let adopted = Adoption::of(storage, &target, &missing, unlisted)?;
-    if let Some(lost) = missing.iter().find(|lost| !adopted.replaces(lost)) {
-        return Err(storage.damaged(&lost.path, "file", format!("{} bytes", lost.num_bytes), "no file"));
+    missing.retain(|file| !adopted.replaces(file));
+    let may_lack = |file: &DataFile| file.table == TableName::Annotations && all.newest.version < all.last;
+    if let Some(file) = missing.iter().find(|file| !may_lack(file)) {
+        return Err(storage.damaged(&file.path, "file", format!("{} bytes", file.num_bytes), "no file"));
     }
     let mut report = RestoreReport {
         version: target.version,
         new_version: None,
         adopted_runs: adopted.num_runs(),
         adopted: adopted.paths(),
+        lost: missing.into_iter().map(|file| file.path).collect(),
         damaged: all.replaced.iter().copied().map(manifest_path).collect(),
         done: false,
     };
@@ -135,7 +141,7 @@ pub(in crate::archive) fn restore(
         let mut next = all.newest.next(Operation::Restore);
         next.version = all.last + 1;
         next.next_run_id = next_run_id(storage, &all.newest)?;
-        next.first_version = all.first_version;
+        next.first_version = if all.first_version > all.newest.version { next.version } else { all.first_version };
         // An interrupted writer may have left a file before it was durable.
         adopted.files.iter().try_for_each(|file| storage.sync(&file.path))?;
         let folders: BTreeSet<TableName> = adopted.files.iter().map(|file| file.table).collect();
@@ -163,6 +169,9 @@ pub(in crate::archive) fn restore(
     for path in &report.damaged {
         storage.remove(path)?;
     }
+    if !report.damaged.is_empty() {
+        storage.sync(VERSIONS_FOLDER)?;
+    }
     report.done = report.new_version.is_some() || !report.damaged.is_empty();
     Ok(report)
 }
@@ -189,9 +198,9 @@ impl AllVersions {
         let numbers = versions.list()?;
         // A manifest that was copied from another archive counts as damaged. The oldest one says which archive this is.
         let oldest = numbers.iter().rev().find_map(|&version| versions.read(version).ok().flatten());
-        let (mut newest, mut replaced, mut listed) = (None, Vec::new(), HashSet::new());
+        let (mut newest, mut replaced, mut listed): (Option<Manifest>, _, _) = (None, Vec::new(), HashSet::new());
         let (mut damaged, mut error): (Vec<u64>, Option<Error>) = (Vec::new(), None);
-        let (mut parent, mut first_version): (Option<String>, u64) = (None, 1);
+        let (mut parent, mut first_version, mut has_parent): (Option<String>, u64, bool) = (None, 1, false);
         versions.each(&numbers, |version, manifest| {
             cancel.check()?;
             let checked = manifest.and_then(|manifest| {
@@ -201,7 +210,9 @@ impl AllVersions {
             match checked {
                 Ok(manifest) => {
                     let broken = std::mem::take(&mut damaged);
-                    if newest.is_none() || parent.as_ref() == Some(&manifest.txn) {
+                    let is_parent = parent.as_ref() == Some(&manifest.txn);
+                    has_parent |= newest.as_ref().is_some_and(|newest| newest.parent.as_ref() == Some(&manifest.txn));
+                    if newest.is_none() || is_parent {
                         replaced.extend(broken);
                     }
                     if !manifest.files.iter().all(|file| present.contains_key(&file.path)) {
@@ -222,8 +233,8 @@ impl AllVersions {
         })?;
         match (newest, error) {
             (Some(newest), _) => {
-                let is_first = newest.version == newest.first_version || numbers.contains(&(newest.version - 1));
-                if !is_first && versions.is_tagged(newest.version)? {
+                let may_follow = has_parent || numbers.contains(&(newest.version - 1));
+                if newest.version > newest.first_version && !may_follow && versions.is_tagged(newest.version)? {
                     // The versions before it have expired, and its tag keeps it.
                     first_version = newest.version;
                 }

@@ -53,6 +53,12 @@ struct Prepared<T> {
     value: T,
 }
 
+/// What an attempt holds when it ends.
+struct Held<T> {
+    prepared: Option<Prepared<T>>,
+    lock: Option<Guard>,
+}
+
 /// Prepares the next version on the newest one and publishes it.
 ///
 /// If another writer commits first, the change is moved to its version, with the same data files, unless [`rebased`] or
@@ -69,18 +75,20 @@ pub(in crate::archive) fn transact<T>(
     prepare: impl FnMut(&Manifest) -> Result<(Option<Manifest>, T)>,
     holds: impl FnMut(&Manifest, &Manifest, &mut T) -> Result<bool>,
 ) -> Result<TransactionOutcome<T>> {
-    let mut prepared = None;
-    let outcome = attempt(storage, seen, patience, cancel, prepare, holds, &mut prepared);
+    let mut held = Held { prepared: None, lock: None };
+    let outcome = attempt(storage, seen, patience, cancel, prepare, holds, &mut held);
     storage.queue.leave();
+    // In a folder, without the lock, a `restore` could adopt these files before they are removed.
     if let Err(error) = &outcome
         && !matches!(error.kind(), ErrorKind::Unconfirmed { .. })
+        && (held.lock.is_some() || storage.is_remote())
     {
-        discard(storage, prepared.take());
+        discard(storage, held.prepared.take());
     }
     outcome
 }
 
-/// Attempts to publish a change. After an error, `prepared` has the change that was not published.
+/// Attempts to publish a change. After an error, `held` has the change that was not published, and the lock.
 fn attempt<T>(
     storage: &Storage,
     seen: &Manifest,
@@ -88,13 +96,15 @@ fn attempt<T>(
     cancel: &CancellationToken,
     mut prepare: impl FnMut(&Manifest) -> Result<(Option<Manifest>, T)>,
     mut holds: impl FnMut(&Manifest, &Manifest, &mut T) -> Result<bool>,
-    prepared: &mut Option<Prepared<T>>,
+    held: &mut Held<T>,
 ) -> Result<TransactionOutcome<T>> {
+    let Held { prepared, lock } = held;
     let versions = Versions::new(storage);
     let (mut attempts, mut num_stale) = (0, 0);
     while attempts < patience.attempts {
         cancel.check()?;
-        let lock = versions.lock(patience.wait, cancel)?;
+        *lock = None;
+        *lock = versions.lock(patience.wait, cancel)?;
         let newest = versions.newest()?;
         versions.check_follows(&newest, seen)?;
         versions.make_durable(newest.version)?;
@@ -121,7 +131,7 @@ fn attempt<T>(
                     continue;
                 };
                 let Some(next) = next else {
-                    return Ok(TransactionOutcome { manifest: newest, value, lock });
+                    return Ok(TransactionOutcome { manifest: newest, value, lock: lock.take() });
                 };
                 *prepared = Some(Prepared { begun: read_at, base: newest, next, value });
             }
@@ -142,7 +152,7 @@ fn attempt<T>(
         let Some(change) = prepared.take() else { continue };
         match versions.publish(change.next.clone()) {
             Ok(Publication::New(manifest)) => {
-                return Ok(TransactionOutcome { manifest: *manifest, value: change.value, lock });
+                return Ok(TransactionOutcome { manifest: *manifest, value: change.value, lock: lock.take() });
             }
             Ok(Publication::Taken) => *prepared = Some(change),
             // A tag or a later version may list its files.
@@ -159,7 +169,7 @@ fn attempt<T>(
             attempts,
             "another writer committed first"
         );
-        drop(lock);
+        *lock = None;
         storage.queue.pause_after(attempts, &**storage, cancel)?;
     }
     let what = format!("other writers committed first; attempts: {attempts}");

@@ -42,6 +42,8 @@ pub(in crate::archive) const ROW_GROUP_STEPS: usize = 1 << 19;
 /// The minimum number of rows of a full file of `steps`.
 pub(in crate::archive) const FILE_STEPS: u64 = 1 << 24;
 
+/// The zstd level of most columns.
+const ZSTD_LEVEL: i32 = 1;
 /// The zstd level of boards, which profit most from a higher level.
 const BOARD_ZSTD_LEVEL: i32 = 3;
 /// The values of `annotations.student_bins` in a file.
@@ -224,7 +226,7 @@ fn properties(table: TableName) -> Result<WriterProperties> {
     let mut properties = WriterProperties::builder()
         .set_writer_version(WriterVersion::PARQUET_1_0)
         .set_created_by(concat!("a2store ", env!("CARGO_PKG_VERSION")).into())
-        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_compression(zstd(ZSTD_LEVEL)?)
         .set_max_row_group_row_count(None)
         .set_sorting_columns(Some(sorted))
         .set_key_value_metadata(Some(vec![KeyValue::new(SCHEMA_VERSION_KEY.into(), SCHEMA_VERSION.to_string())]));
@@ -238,8 +240,7 @@ fn properties(table: TableName) -> Result<WriterProperties> {
         }
     }
     for &column in split {
-        let level = ZstdLevel::try_new(BOARD_ZSTD_LEVEL).map_err(parquet_error)?;
-        properties = properties.set_column_compression(ColumnPath::from(column), Compression::ZSTD(level));
+        properties = properties.set_column_compression(ColumnPath::from(column), zstd(BOARD_ZSTD_LEVEL)?);
     }
     // Statistics of these columns help no filter: every page has all moves and masks, almost random boards, and
     // values between 0 and 1. Computing them would take a tenth of the time of an ingest.
@@ -253,6 +254,15 @@ fn properties(table: TableName) -> Result<WriterProperties> {
         properties = properties.set_column_statistics_enabled(column_path(column), EnabledStatistics::None);
     }
     Ok(properties.build())
+}
+
+fn zstd(level: i32) -> Result<Compression> {
+    // Unit tests do not compress: simulated histories write very many tiny files, and would spend most of their time on
+    // contexts of zstd.
+    if cfg!(test) {
+        return Ok(Compression::UNCOMPRESSED);
+    }
+    Ok(Compression::ZSTD(ZstdLevel::try_new(level).map_err(parquet_error)?))
 }
 
 /// Returns the path of a column of a file. Dots separate the levels of nested columns.

@@ -69,11 +69,14 @@ impl Actor<'_> {
         Ok(Archive::new(storage, manifest))
     }
 
+    /// Does tasks, and more of them if the newest versions are damaged meanwhile.
     fn work(&mut self, num_tasks: usize) {
         random::set_seed(self.random.next_u64());
         drop(self.shared.turn(self.number));
-        let mut archive = None;
-        for _ in 0..num_tasks {
+        let (mut archive, mut num_done) = (None, 0);
+        while num_done < num_tasks {
+            let was_damaged = self.shared.world().is_damaged;
+            num_done += 1;
             let begun = match archive.take() {
                 Some(archive) if self.draw(2) == 0 => Ok(archive),
                 _ => self.open(),
@@ -92,6 +95,7 @@ impl Actor<'_> {
                 Ok(()) => {}
                 Err(ErrorKind::Io { .. } | ErrorKind::Conflict { .. } | ErrorKind::Unconfirmed { .. }) => {}
                 Err(ErrorKind::VersionNotFound { .. } | ErrorKind::Argument { .. }) => {}
+                Err(ErrorKind::Damaged { .. }) if was_damaged => num_done -= usize::from(world.violation.is_none()),
                 Err(kind) => {
                     let error = Error::from(kind);
                     world.record(self.number, &format!("ended: {error}"));
@@ -156,6 +160,7 @@ impl Actor<'_> {
     fn annotate(&mut self, archive: &mut Archive) -> Result<()> {
         let cancel = CancellationToken::never();
         let is_own = self.draw(2) == 0;
+        let was_damaged = self.shared.world().is_damaged;
         let model = if is_own { format!("model-{}", self.number) } else { "shared".to_owned() };
         let chosen = self.random.next_u64();
         let mut world = self.shared.world();
@@ -178,7 +183,8 @@ impl Actor<'_> {
             before.map(|before| before.into_iter().chain(runs.iter().map(|&(run_id, _)| run_id)).collect())
         };
         let mut world = self.shared.world();
-        if let Some(annotated) = annotated.filter(|_| is_own) {
+        // A `restore` that goes on may adopt older annotations.
+        if let Some(annotated) = annotated.filter(|_| is_own && !was_damaged) {
             world.annotated.insert(model, annotated);
         }
         world.check();
@@ -189,8 +195,12 @@ impl Actor<'_> {
     fn read(&mut self, archive: &mut Archive) -> Result<()> {
         archive.refresh()?;
         let (first, last) = (archive.manifest.first_version, archive.version());
-        let version = first + self.draw(1 + last - first);
-        let found = Versions::new(&archive.storage).open(Some(version))?;
+        let versions = Versions::new(&archive.storage);
+        // There are gaps, and all may have expired.
+        let known: Vec<u64> = versions.list()?.into_iter().filter(|version| (first..=last).contains(version)).collect();
+        let chosen = self.draw(known.len().max(1) as u64) as usize;
+        let Some(&version) = known.get(chosen) else { return Ok(()) };
+        let found = versions.open(Some(version))?;
         for file in &found.files {
             let bytes = archive.storage.read(&file.path)?;
             let mut world = self.shared.world();
@@ -228,7 +238,7 @@ fn simulate(seed: u64, mistake: Option<Mistake>, files: &RunFiles) -> Result<(),
             });
         }
     });
-    restore(&shared, actor(0));
+    restore(&shared, actor);
     let world = shared.world();
     match &world.violation {
         None => Ok(()),
@@ -236,16 +246,19 @@ fn simulate(seed: u64, mistake: Option<Mistake>, files: &RunFiles) -> Result<(),
     }
 }
 
-/// Damages the newest versions and restores the archive, with crashes in between.
-fn restore(shared: &Arc<Shared>, mut actor: Actor<'_>) {
+/// Damages the newest versions, and restores the archive, with crashes in between. In a folder, other actors begin new tasks
+/// meanwhile.
+fn restore<'a>(shared: &Arc<Shared>, new_actor: impl Fn(usize) -> Actor<'a>) {
+    let mut actor = new_actor(0);
+    let num_actors = if actor.is_remote { 1 } else { NUM_ACTORS };
     let mut world = shared.world();
-    world.begin(0);
+    world.begin(0..num_actors);
     let mut versions: Vec<String> = world.in_folder(VERSIONS_FOLDER).map(|(name, _)| name.to_owned()).collect();
     versions.truncate(1 + actor.draw(2) as usize);
     if world.violation.is_some() || world.in_folder(VERSIONS_FOLDER).count() <= versions.len() {
         return;
     }
-    world.expect_damage();
+    world.is_damaged = true;
     // A restored version has the annotations that were found, which may be older or were never acknowledged.
     world.annotated.clear();
     for name in versions {
@@ -255,27 +268,45 @@ fn restore(shared: &Arc<Shared>, mut actor: Actor<'_>) {
         // The damage came after the manifest was durable.
         world.unsynced.remove(&path);
     }
-    drop(world);
-    let storage = Storage::of(SimulatedStorage::new(0, shared, actor.is_remote, actor.mistake));
-    for attempt in 0.. {
-        shared.world().restart(0);
-        shared.world().has_faults = attempt < 20;
-        match restore::restore(&storage, None, false, CancellationToken::never()) {
-            Ok(_) => break,
-            Err(error) if attempt < 20 && !matches!(error.kind(), ErrorKind::Damaged { .. }) => {}
-            Err(error) => {
-                shared.world().violation = Some(format!("restore: {error}"));
-                return;
-            }
-        }
+    for number in 0..num_actors {
+        world.restart(number);
     }
+    drop(world);
+    std::thread::scope(|scope| {
+        for number in 1..num_actors {
+            let random = Xoshiro256PlusPlus::seed_from_u64(actor.random.next_u64());
+            let mut actor = Actor { random, ..new_actor(number) };
+            scope.spawn(move || {
+                actor.work(2);
+                shared.end(number);
+            });
+        }
+        restore_until_done(shared, &actor);
+        shared.end(0);
+    });
     let mut world = shared.world();
-    world.damage_is_repaired();
     if !actor.is_remote {
         // The restore has returned, so it must be durable.
         world.power_fails();
     }
     world.check();
+}
+
+fn restore_until_done(shared: &Arc<Shared>, actor: &Actor<'_>) {
+    let storage = Storage::of(SimulatedStorage::new(0, shared, actor.is_remote, actor.mistake));
+    for attempt in 0.. {
+        shared.world().restart(0);
+        shared.world().has_faults = attempt < 20;
+        match restore::restore(&storage, None, false, CancellationToken::never()) {
+            Ok(_) => return shared.world().damage_is_repaired(),
+            // Another actor may have the lock for too long.
+            Err(error) if attempt < 100 && !matches!(error.kind(), ErrorKind::Damaged { .. }) => {}
+            Err(error) => {
+                shared.world().violation.get_or_insert(format!("restore: {error}"));
+                return;
+            }
+        }
+    }
 }
 
 /// Runs many histories, on all cores. Returns the first one that fails.
@@ -332,7 +363,7 @@ fn a_tagged_version_survives_a_power_failure() {
     let mut first = Manifest::first(Phases::default());
     first.time = crate::system::clock::text(shared.now());
     let mut world = shared.world();
-    world.begin(0);
+    world.begin(0..1);
     world.has_faults = false;
     // The writer is interrupted before the version is durable.
     world.put(&manifest_path(1), first.seal().unwrap().into());

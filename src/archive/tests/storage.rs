@@ -95,7 +95,7 @@ impl SimulatedStorage {
     /// Makes the name of a file durable. A put does so at its end, so a put that failed may not have done it.
     fn make_durable(&self, path: &str, is_put: bool) {
         if is_put {
-            self.shared.world().unsynced.remove(path);
+            self.shared.world().make_durable(path);
         }
     }
 
@@ -210,15 +210,16 @@ impl Backend for SimulatedStorage {
         }
         let is_skipped = self.makes(Mistake::NotSynced);
         self.call("sync", path, |world| {
-            let is_inside = |name: &str| name.rsplit_once('/').is_some_and(|(folder, _)| folder == path);
-            world.unsynced.retain(|name| is_skipped || !is_inside(name));
+            if !is_skipped {
+                world.sync(path);
+            }
             Ok(())
         })
     }
 
     fn remove(&self, path: &str) -> Result<()> {
         self.call("remove", path, |world| {
-            world.files.remove(path);
+            world.remove(path);
             Ok(())
         })
     }

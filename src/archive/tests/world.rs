@@ -8,6 +8,7 @@ use bytes::Bytes;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
@@ -27,7 +28,7 @@ pub(super) enum Fault {
     /// The actor crashes before or after the effect.
     CrashBefore,
     CrashAfter,
-    /// All actors of a folder crash, and files whose folder was not synced vanish.
+    /// All actors of a folder crash. Files whose folder was not synced vanish, and removed files may come back.
     PowerFails,
 }
 
@@ -42,6 +43,8 @@ pub(super) struct World {
     pub(super) files: BTreeMap<String, Stored>,
     /// The files of a folder that a power failure would remove.
     pub(super) unsynced: BTreeSet<String>,
+    /// The files that were removed from a folder, and that a power failure may bring back.
+    removed: BTreeMap<String, Stored>,
     pub(super) now: SystemTime,
     /// The names that the actors put last.
     pub(super) last_put: Vec<Option<String>>,
@@ -61,7 +64,8 @@ pub(super) struct World {
     random: Xoshiro256PlusPlus,
     crashed: Vec<bool>,
     lock_holder: Option<usize>,
-    is_damaged: bool,
+    /// Whether the newest versions may be damaged.
+    pub(super) is_damaged: bool,
     /// The newest version so far.
     newest: u64,
     /// The runs of all versions so far, by their ids.
@@ -84,7 +88,8 @@ struct Turns {
 /// A world that the threads of the actors share.
 pub(super) struct Shared {
     world: Mutex<World>,
-    changed: Condvar,
+    /// Each actor waits for its own turn.
+    turns: Vec<Condvar>,
 }
 
 impl Shared {
@@ -92,6 +97,7 @@ impl Shared {
         let world = World {
             files: BTreeMap::new(),
             unsynced: BTreeSet::new(),
+            removed: BTreeMap::new(),
             now: SystemTime::UNIX_EPOCH + 20_000 * DAY,
             last_put: vec![None; num_actors],
             acknowledged: BTreeSet::new(),
@@ -111,7 +117,7 @@ impl Shared {
             manifests: HashMap::new(),
             turns: Turns { running: (0..num_actors).collect(), ..Turns::default() },
         };
-        Shared { world: Mutex::new(world), changed: Condvar::new() }
+        Shared { world: Mutex::new(world), turns: (0..num_actors).map(|_| Condvar::new()).collect() }
     }
 
     pub(super) fn world(&self) -> MutexGuard<'_, World> {
@@ -129,9 +135,8 @@ impl Shared {
         if world.turns.current == Some(actor) {
             world.turns.current = None;
         }
-        world.choose_next();
-        self.changed.notify_all();
-        let mut world = self.changed.wait_while(world, |world| world.turns.current != Some(actor)).unwrap();
+        self.begin_next(&mut world);
+        let mut world = self.turns[actor].wait_while(world, |world| world.turns.current != Some(actor)).unwrap();
         let (_, fault) = world.turns.waiting.remove(&actor).flatten().unwrap();
         (world, fault)
     }
@@ -143,8 +148,14 @@ impl Shared {
         if world.turns.current == Some(actor) {
             world.turns.current = None;
         }
+        self.begin_next(&mut world);
+    }
+
+    fn begin_next(&self, world: &mut World) {
         world.choose_next();
-        self.changed.notify_all();
+        if let Some(actor) = world.turns.current {
+            self.turns[actor].notify_one();
+        }
     }
 
     pub(super) fn unlock(&self, actor: usize) {
@@ -179,8 +190,11 @@ impl World {
             self.turns.waiting.iter().filter_map(|(&actor, turn)| Some((actor, turn.as_ref()?.0))).collect();
         let earliest = times.values().min().copied().unwrap_or(self.now);
         self.now = self.now.max(earliest);
-        let ready: Vec<usize> =
-            times.into_iter().filter(|(_, from)| *from <= self.now).map(|(actor, _)| actor).collect();
+        let ready: Vec<usize> = times
+            .into_iter()
+            .filter(|(_, from)| *from <= self.now || !self.has_faults)
+            .map(|(actor, _)| actor)
+            .collect();
         let chosen = self.draw(ready.len() as u64) as usize;
         self.turns.current = Some(ready[chosen]);
     }
@@ -221,6 +235,33 @@ impl World {
         for path in std::mem::take(&mut self.unsynced) {
             self.files.remove(&path);
         }
+        for (path, stored) in std::mem::take(&mut self.removed) {
+            if self.draw(2) == 0 {
+                self.files.entry(path).or_insert(stored);
+            }
+        }
+    }
+
+    pub(super) fn remove(&mut self, path: &str) {
+        // A file that was never durable does not come back.
+        if let Some(stored) = self.files.remove(path)
+            && !self.unsynced.remove(path)
+        {
+            self.removed.insert(path.to_owned(), stored);
+        }
+    }
+
+    /// Makes the name of a new file durable, and what was removed from its folder. Other new names stay at risk, so that
+    /// [`Mistake::NotSynced`](super::storage::Mistake) is found.
+    pub(super) fn make_durable(&mut self, path: &str) {
+        self.unsynced.remove(path);
+        self.removed.retain(|removed, _| folder_of(removed) != folder_of(path));
+    }
+
+    /// Makes all names in a folder durable.
+    pub(super) fn sync(&mut self, folder: &str) {
+        self.unsynced.retain(|path| folder_of(path) != folder);
+        self.removed.retain(|path, _| folder_of(path) != folder);
     }
 
     /// Lets an actor begin again after a crash.
@@ -243,8 +284,12 @@ impl World {
         self.unsynced.insert(path.to_owned());
     }
 
-    /// Returns whether a version may have no files: it is not tagged, and a later version has dropped it.
+    /// Returns whether a version may have no files: it is not tagged, and a later version has dropped it, or may have
+    /// dropped it, because the newest versions are damaged.
     pub(super) fn has_expired(&self, version: u64) -> bool {
+        if self.is_damaged {
+            return true;
+        }
         let newest = self.in_folder(VERSIONS_FOLDER).next().map(|(name, _)| format!("{VERSIONS_FOLDER}/{name}"));
         let first_version = newest.and_then(|path| self.manifests.get(&path)).map(|newest| newest.first_version);
         !self.tags.values().any(|&tagged| tagged == version) && first_version.is_some_and(|first| version < first)
@@ -265,15 +310,10 @@ impl World {
         self.history.push(format!("{:>9.1} s  actor {actor}  {event}", time.as_secs_f64()));
     }
 
-    /// Lets only one actor run.
-    pub(super) fn begin(&mut self, actor: usize) {
-        self.turns = Turns { running: [actor].into(), ..Turns::default() };
+    /// Lets only some actors run from now on.
+    pub(super) fn begin(&mut self, actors: Range<usize>) {
+        self.turns = Turns { running: actors.collect(), ..Turns::default() };
         self.lock_holder = None;
-    }
-
-    /// From now on the newest versions are damaged, until [`damage_is_repaired`](Self::damage_is_repaired).
-    pub(super) fn expect_damage(&mut self) {
-        self.is_damaged = true;
     }
 
     pub(super) fn damage_is_repaired(&mut self) {
@@ -291,6 +331,7 @@ impl World {
     fn find_violation(&mut self) -> Result<(), String> {
         let paths: Vec<String> = self.in_folder(VERSIONS_FOLDER).map(|(name, _)| name.to_owned()).collect();
         let mut manifests: BTreeMap<u64, Arc<Manifest>> = BTreeMap::new();
+        let tagged: BTreeSet<u64> = self.tags.values().copied().collect();
         for name in paths {
             let Some(version) = version_of(&name) else { continue };
             let path = format!("{VERSIONS_FOLDER}/{name}");
@@ -298,8 +339,20 @@ impl World {
                 Some(parsed) => Arc::clone(parsed),
                 None => {
                     let bytes = &self.files[&path].bytes;
-                    let parsed = Manifest::from_bytes(bytes, version, path.as_ref()).map_err(|e| e.to_string())?;
-                    Arc::clone(self.manifests.entry(path).or_insert(Arc::new(parsed)))
+                    let parsed = match Manifest::from_bytes(bytes, version, path.as_ref()) {
+                        Ok(parsed) => Arc::new(parsed),
+                        Err(error) => {
+                            // The newest version comes first.
+                            let newest = manifests.last_key_value();
+                            if newest.is_some_and(|(_, newest)| version < newest.first_version)
+                                && !tagged.contains(&version)
+                            {
+                                continue;
+                            }
+                            return Err(error.to_string());
+                        }
+                    };
+                    Arc::clone(self.manifests.entry(path).or_insert(parsed))
                 }
             };
             manifests.insert(version, parsed);
@@ -309,7 +362,6 @@ impl World {
             return Err(format!("the newest version is {last}, and was {}", self.newest));
         }
         self.newest = last;
-        let tagged: BTreeSet<u64> = self.tags.values().copied().collect();
         let newest = Arc::clone(newest);
         for version in &tagged {
             if !manifests.contains_key(version) {
@@ -387,4 +439,8 @@ impl World {
             lost => Err(format!("{lost} acknowledged runs are lost")),
         }
     }
+}
+
+fn folder_of(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
