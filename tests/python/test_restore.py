@@ -242,7 +242,7 @@ def test_annotations_that_a_lost_version_dropped(path: Path) -> None:
     for version in (archive.version, archive.version - 1):
         spoil(manifest_path(path, version), DAMAGES["torn"])
     lost = [name for name in kept if name.startswith("annotations")]
-    assert "gone, so the new version does not have these annotations" in run_command("restore", path, "--dry-run").stdout
+    assert "gone, so the new version does not have these" in run_command("restore", path, "--dry-run").stdout
     report = a2store.restore(path)
     assert (report.version, report.new_version, report.lost, report.adopted) == (6, 9, lost, [])
     archive = a2store.Archive.open(path)
