@@ -662,8 +662,8 @@ impl PyArchive {
     /// - ``name``: 1 to 100 letters, digits and ``-_.``. It is not all digits, and begins with no dot.
     /// - ``version``: the version; ``None`` = the version of this view.
     ///
-    /// Raises ``ValueError`` for such a name, or if another version has it, and ``VersionNotFoundError`` if the version
-    /// has expired. Also raises ``OSError``.
+    /// Raises ``ValueError`` for such a name, or if another version has it, ``VersionNotFoundError`` if the version has
+    /// expired, and ``ConflictError`` if it expired during this call; the tag stays. Also raises ``OSError``.
     ///
     /// >>> archive.tag("baseline-3")
     /// >>> a2store.open("games.a2", version="baseline-3").version

@@ -28,7 +28,7 @@ impl Archive {
     ///
     /// # Errors
     /// [`ErrorKind::Argument`] for such a name, or if another version has it. [`ErrorKind::VersionNotFound`] if the
-    /// version has expired. [`ErrorKind::Io`].
+    /// version has expired. [`ErrorKind::Conflict`] if it expired during this call; the tag stays. [`ErrorKind::Io`].
     pub fn tag(&self, name: &str, version: Option<u64>) -> Result<()> {
         let (storage, version) = (&self.storage, version.unwrap_or(self.version()));
         check_name(name)?;
@@ -48,13 +48,14 @@ impl Archive {
         let is_dropped = version < newest.first_version && !tags.values().any(|&tagged| tagged == version);
         match (is_new, is_dropped) {
             (_, false) if known == Some(version) => Ok(()),
-            (true, true) => {
-                storage.remove(&path_of(name))?;
-                storage.sync(TAGS_FOLDER)?;
-                let (path, oldest) = (storage.root().to_path_buf(), newest.first_version);
-                Err(ErrorKind::VersionNotFound { path, version, oldest, newest: newest.version }.into())
+            // The expiry may have seen the tag and have kept the version, and a concurrent call may have relied on that.
+            // So the tag stays.
+            (true, true) if known == Some(version) => {
+                let path = storage.root().to_path_buf();
+                let what = format!("version {version} expired meanwhile; the tag {name} may be useless, so remove it");
+                Err(ErrorKind::Conflict { path, what }.into())
             }
-            // If the version has expired, this tag may keep it, or its writer may be about to remove the tag.
+            // If the version has expired, this tag may be useless.
             _ => {
                 let found = known.map_or("a removed tag".into(), |known| format!("{name}, the tag of version {known}"));
                 Err(Error::argument("name", "a new name", found))

@@ -212,12 +212,46 @@ fn rebased<T>(prepared: &Prepared<T>, newest: &Manifest) -> Option<Manifest> {
     Some(moved)
 }
 
-/// Removes the data files of a change that was certainly not published, unless a `restore` has adopted them meanwhile.
-/// `expire` removes those that cannot be removed here.
+/// Removes the data files of a change that was not published, unless a `restore` has adopted them meanwhile. `expire`
+/// removes those that cannot be removed here.
 fn discard<T>(storage: &Storage, change: Option<Prepared<T>>) {
     let (Some(change), Ok(newest)) = (change, Versions::new(storage).newest()) else { return };
+    if change.next.version < newest.first_version {
+        // The change may have been published and have expired before its writer saw the answer. Later versions may list
+        // its files.
+        return;
+    }
     let listed = newest.paths();
     for path in change.next.own_paths().filter(|path| !listed.contains(path)) {
         storage.remove(path).ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::archive::{Archive, CompactOptions, ExpireOptions, IngestOptions, Phases};
+    use crate::format::tests::samples::game;
+    use crate::format::{RunFormat, encode_run};
+
+    #[test]
+    fn the_files_of_a_change_stay_if_its_version_may_have_expired() {
+        let (folder, cancel) = (tempfile::tempdir().unwrap(), CancellationToken::never());
+        let path = folder.path().join("games.a2");
+        let mut archive = Archive::create(&path, Phases::default()).unwrap();
+        let ingest = |archive: &mut Archive, seed: u64| {
+            let run = folder.path().join("run");
+            std::fs::write(&run, encode_run(&game(seed, 3), RunFormat::A2run2).unwrap()).unwrap();
+            archive.ingest([&run], &IngestOptions::default(), &(), cancel).unwrap();
+        };
+        ingest(&mut archive, 1);
+        let next = (*archive.manifest).clone();
+        ingest(&mut archive, 2);
+        archive.tag("kept", None).unwrap();
+        archive.compact(&CompactOptions::default(), &(), cancel).unwrap();
+        archive.expire(&ExpireOptions::default().with_older_than(Duration::ZERO), cancel).unwrap();
+        discard(&archive.storage, Some(Prepared { begun: SystemTime::now(), base: next.clone(), next, value: () }));
+        let report = Archive::verify(&path, None, &archive.storage_options(), &(), cancel).unwrap();
+        assert!(report.problems.is_empty(), "{:?}", report.problems);
     }
 }
