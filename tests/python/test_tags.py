@@ -45,10 +45,13 @@ def test_a_tagged_version_never_expires(fresh: a2store.Archive, runs: list[Path]
     verified = fresh.verify(progress=False)
     assert (verified.problems, verified.num_versions, verified.unnamed_files) == ([], 5, 0)
 
+    fresh.tag("again", version=3)
     fresh.untag("baseline-3")
+    assert (fresh.expire(older_than=10**9, grace=0).tags, 3 in versions_in(fresh.path)) == (["Second.try_1", "again"], True)
+    fresh.untag("again")
     report = fresh.expire(older_than=10**9, grace=0)
     assert (report.num_versions, report.tags) == (1, ["Second.try_1"])
-    assert versions_in(fresh.path) == [8, 7, 6, 5]
+    assert versions_in(fresh.path) == [9, 8, 7, 6, 5]
     with pytest.raises(a2store.VersionNotFoundError):
         a2store.open(fresh.path, version=3)
     assert_same_tables(tables(a2store.open(fresh.path, version="Second.try_1")), expected[5])

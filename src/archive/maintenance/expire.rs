@@ -17,7 +17,7 @@ use crate::system::clock;
 use crate::system::publish::Staged;
 use chrono::DateTime;
 use derive_setters::Setters;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, SystemTime};
 use tracing::info;
 
@@ -81,7 +81,7 @@ impl Archive {
             // A dry run changes nothing, so it needs no lock.
             true => {
                 let newest = sweep.versions.newest()?;
-                (sweep.find(sweep.first_kept(&newest)?)?, newest)
+                (sweep.find(&sweep.next(&newest)?)?, newest)
             }
             false => sweep.expire(&self.manifest)?,
         };
@@ -111,16 +111,14 @@ struct Sweep<'a> {
 impl Sweep<'_> {
     fn expire(&self, seen: &Manifest) -> Result<(ExpireReport, Manifest)> {
         let prepare = |newest: &Manifest| {
-            let first_version = self.first_kept(newest)?;
-            let mut report = ExpireReport { first_version, ..ExpireReport::default() };
-            if first_version == newest.first_version {
-                report = self.find(first_version)?;
-                if report.num_files == 0 {
+            let mut next = self.next(newest)?;
+            let mut report = ExpireReport { first_version: next.first_version, ..ExpireReport::default() };
+            if next.first_version == newest.first_version {
+                report = self.find(&next)?;
+                if report.num_files == 0 && next.kept_versions == newest.kept_versions {
                     return Ok((None, report));
                 }
             }
-            let mut next = newest.next(Operation::Expire);
-            next.first_version = first_version;
             if !self.storage.is_remote() {
                 // A removed data file may be of a version that was read and then lost. Its ids are not given again.
                 next.next_run_id = next_run_id(self.storage, newest)?;
@@ -134,7 +132,7 @@ impl Sweep<'_> {
         let TransactionOutcome { manifest, value: mut report, lock } = outcome;
         if manifest.operation == Operation::Expire && manifest.first_version == report.first_version {
             // A writer may have listed some of these files before the new version.
-            report = self.find(report.first_version)?;
+            report = self.find(&manifest)?;
         }
         for path in &report.paths {
             self.cancel.check()?;
@@ -142,6 +140,17 @@ impl Sweep<'_> {
         }
         drop(lock);
         Ok((report, manifest))
+    }
+
+    /// Returns the next version, which drops old ones.
+    fn next(&self, newest: &Manifest) -> Result<Manifest> {
+        let mut next = newest.next(Operation::Expire);
+        next.first_version = self.first_kept(newest)?;
+        let tagged: BTreeSet<u64> = tags(self.storage)?.into_values().collect();
+        // The tag of a version that was dropped before keeps nothing.
+        let is_kept = |version: &u64| *version < next.first_version && newest.keeps(*version);
+        next.kept_versions = tagged.into_iter().filter(is_kept).collect();
+        Ok(next)
     }
 
     /// Returns the oldest version that was still the newest at `now - older_than`.
@@ -167,16 +176,19 @@ impl Sweep<'_> {
         Ok(first_version)
     }
 
-    /// Reports all files that can be removed if `first_version` is the oldest version without a tag.
-    fn find(&self, first_version: u64) -> Result<ExpireReport> {
+    /// Reports all files that can be removed if `newest` is published.
+    fn find(&self, newest: &Manifest) -> Result<ExpireReport> {
+        let first_version = newest.first_version;
         let mut report = ExpireReport { first_version, ..ExpireReport::default() };
         let numbers = self.versions.list()?;
         // The new version is there, so a tag that is created from now on finds its version dropped.
         let mut tags = tags(self.storage)?;
         tags.retain(|_, version| *version < first_version);
-        let tagged: HashSet<u64> = tags.values().copied().collect();
+        let tagged: HashSet<u64> = tags.values().chain(&newest.kept_versions).copied().collect();
         report.tags = tags.into_keys().collect();
-        let (mut kept, mut dropped) = (HashSet::new(), HashSet::new());
+        // Meanwhile another expiry may remove all manifests that are listed here. Later versions only add new files.
+        let mut kept: HashSet<String> = newest.files.iter().map(|file| file.path.clone()).collect();
+        let mut dropped = HashSet::new();
         let (mut is_damaged, mut manifests) = (false, Vec::new());
         self.versions.each(&numbers, |version, manifest| {
             self.cancel.check()?;

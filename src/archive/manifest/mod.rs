@@ -85,6 +85,9 @@ pub(crate) struct Manifest {
     pub(crate) phases: Phases,
     /// The oldest version that needs no tag. Older versions exist only if they are tagged.
     pub(crate) first_version: u64,
+    /// The older versions that the last expiry certainly kept, because they were tagged.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub(crate) kept_versions: Vec<u64>,
     /// Files that were written before this time, and that no earlier version lists, are removed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) unlisted_before: Option<String>,
@@ -122,6 +125,7 @@ impl Manifest {
             operation: Operation::Create,
             phases,
             first_version: 1,
+            kept_versions: Vec::new(),
             unlisted_before: None,
             next_run_id: 0,
             num_runs: 0,
@@ -132,6 +136,11 @@ impl Manifest {
             removed_files: 0,
             files: Vec::new(),
         }
+    }
+
+    /// Returns whether no expiry has dropped a version, if the version was there before this one.
+    pub(in crate::archive) fn keeps(&self, version: u64) -> bool {
+        version >= self.first_version || self.kept_versions.contains(&version)
     }
 
     /// Returns the next version, without changes.

@@ -34,29 +34,29 @@ impl Archive {
         check_name(name)?;
         let versions = Versions::new(storage);
         versions.open(Some(version))?;
+        let newest = versions.newest()?;
+        if !newest.keeps(version) {
+            // Another tag that is too late does not keep it.
+            let (path, oldest) = (storage.root().to_path_buf(), newest.first_version);
+            return Err(ErrorKind::VersionNotFound { path, version, oldest, newest: newest.version }.into());
+        }
         // A writer may have published the version just before it was interrupted.
         versions.make_durable(version).or_else(|error| versions.open(Some(version)).and(Err(error)))?;
-        let is_new = create(storage, name, version)? == Published::New;
-        if !is_new {
+        if create(storage, name, version)? == Published::Taken {
             // Its writer may have been interrupted before the tag was durable.
             storage.sync(TAGS_FOLDER)?;
         }
         // An expiry that began before the tag was there may have dropped the version.
         let newest = versions.newest()?;
-        let mut tags = self.tags()?;
-        let known = tags.remove(name);
-        let is_dropped = version < newest.first_version && !tags.values().any(|&tagged| tagged == version);
-        match (is_new, is_dropped) {
-            (_, false) if known == Some(version) => Ok(()),
-            // The expiry may have seen the tag and have kept the version, and a concurrent call may have relied on that.
-            // So the tag stays.
-            (true, true) if known == Some(version) => {
+        match self.tags()?.remove(name) {
+            Some(known) if known == version && newest.keeps(version) => Ok(()),
+            // The tag may have come in time, and another call may have relied on it. So the tag stays.
+            Some(known) if known == version => {
                 let path = storage.root().to_path_buf();
                 let what = format!("version {version} expired meanwhile; the tag {name} may be useless, so remove it");
                 Err(ErrorKind::Conflict { path, what }.into())
             }
-            // If the version has expired, this tag may be useless.
-            _ => {
+            known => {
                 let found = known.map_or("a removed tag".into(), |known| format!("{name}, the tag of version {known}"));
                 Err(Error::argument("name", "a new name", found))
             }

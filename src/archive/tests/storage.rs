@@ -165,9 +165,11 @@ impl Backend for SimulatedStorage {
             && (self.makes(Mistake::NoSecondList) && folder == VERSIONS_FOLDER
                 || self.makes(Mistake::IdsReused) && folder == IDS_FOLDER);
         let actor = self.actor;
+        // The last reservation of another writer.
+        let num_hidden = usize::from(self.makes(Mistake::IdsReused) && folder == IDS_FOLDER);
         self.call("first names", folder, |world| {
             let own = world.last_put[actor].clone().filter(|_| is_blind);
-            let names = world.in_folder(folder).map(|(name, _)| name.to_owned());
+            let names = world.in_folder(folder).map(|(name, _)| name.to_owned()).skip(num_hidden);
             Ok(own.into_iter().chain(names).take(count).collect())
         })
     }
