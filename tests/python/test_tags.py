@@ -47,7 +47,8 @@ def test_a_tagged_version_never_expires(fresh: a2store.Archive, runs: list[Path]
 
     fresh.tag("again", version=3)
     fresh.untag("baseline-3")
-    assert (fresh.expire(older_than=10**9, grace=0).tags, 3 in versions_in(fresh.path)) == (["Second.try_1", "again"], True)
+    assert fresh.expire(older_than=10**9, grace=0).tags == ["Second.try_1", "again"]
+    assert versions_in(fresh.path) == [8, 7, 6, 5, 3]
     fresh.untag("again")
     report = fresh.expire(older_than=10**9, grace=0)
     assert (report.num_versions, report.tags) == (1, ["Second.try_1"])
