@@ -1,7 +1,7 @@
 //! Adopting the runs of data files that no manifest lists: their writer was interrupted, or their manifest was lost.
 //!
 //! Each run comes from one file of `runs` and one of `steps`. If a merged file and the files that it replaced have a run,
-//! it comes from the file with the smaller range of run ids. If two files have copies of a run, a copy with annotations
+//! it comes from the file with the smaller range of run ids. If two files have copies of a run, a copy that was in a version
 //! comes first. A file whose runs are all chosen, without a run of another file between them, is adopted as it is; the
 //! chosen rows of any other file are copied.
 
@@ -103,8 +103,8 @@ impl Adoption {
             let runs = found.num_steps.iter().zip(&found.digests);
             candidates.extend(runs.map(|((&id, &count), digest)| (found, id, count, digest)));
         }
-        // A run with annotations was in a version. Another copy of it may be of an interrupted writer.
-        candidates.sort_by_key(|(_, id, ..)| !annotated.contains(id));
+        // A run of a missing file, or with annotations, was in a version. Another copy of it may be of an interrupted writer.
+        candidates.sort_by_key(|(_, id, ..)| (!is_lost(TableName::Runs, *id), !annotated.contains(id)));
         let (mut runs, mut steps) = (Sources::new(), Sources::new());
         let mut adoption = Adoption::default();
         for (found, id, count, digest) in candidates {

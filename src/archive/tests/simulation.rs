@@ -26,7 +26,7 @@ use tempfile::TempDir;
 /// The number of seeds of `make test`, unless `A2STORE_SEEDS` is set.
 const NUM_SEEDS: u64 = 500;
 /// Later seeds that found a fault.
-const FOUND: [u64; 3] = [31_028, 47_165, 62_158];
+const FOUND: [u64; 5] = [31_028, 47_165, 62_158, 75_750, 93_692];
 const NUM_ACTORS: usize = 5;
 
 /// The run files that writers choose from, with their digests.
