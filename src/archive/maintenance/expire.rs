@@ -116,7 +116,7 @@ impl Sweep<'_> {
             if next.first_version == newest.first_version {
                 report = self.find(&next)?;
                 if report.num_files == 0 && next.kept_versions == newest.kept_versions {
-                    return Ok((None, report));
+                    return Ok((None, (report, false)));
                 }
             }
             if !self.storage.is_remote() {
@@ -125,12 +125,12 @@ impl Sweep<'_> {
             }
             // Times in this format are in the order of their text. An earlier expiry may have had a shorter grace.
             next.unlisted_before = self.now.checked_sub(self.options.grace).map(clock::text).max(next.unlisted_before);
-            Ok((Some(next), report))
+            Ok((Some(next), (report, true)))
         };
         let outcome = transact(self.storage, seen, Patience::default(), self.cancel, prepare, |_, _, _| Ok(true))?;
         // The lock is held until the end.
-        let TransactionOutcome { manifest, value: mut report, lock } = outcome;
-        if manifest.operation == Operation::Expire && manifest.first_version == report.first_version {
+        let TransactionOutcome { manifest, value: (mut report, is_new), lock } = outcome;
+        if is_new {
             // A writer may have listed some of these files before the new version.
             report = self.find(&manifest)?;
         }
@@ -147,7 +147,7 @@ impl Sweep<'_> {
         let mut next = newest.next(Operation::Expire);
         next.first_version = self.first_kept(newest)?;
         let tagged: BTreeSet<u64> = tags(self.storage)?.into_values().collect();
-        // The tag of a version that was dropped before keeps nothing.
+        // An earlier expiry may have dropped any other version before it was tagged.
         let is_kept = |version: &u64| *version < next.first_version && newest.keeps(*version);
         next.kept_versions = tagged.into_iter().filter(is_kept).collect();
         Ok(next)
@@ -176,23 +176,34 @@ impl Sweep<'_> {
         Ok(first_version)
     }
 
-    /// Reports all files that can be removed if `newest` is published.
+    /// Reports all files that can be removed once `newest` is published.
     fn find(&self, newest: &Manifest) -> Result<ExpireReport> {
         let first_version = newest.first_version;
         let mut report = ExpireReport { first_version, ..ExpireReport::default() };
         let numbers = self.versions.list()?;
-        // The new version is there, so a tag that is created from now on finds its version dropped.
+        // After the publication, a tag that is created from now on finds its version dropped.
         let mut tags = tags(self.storage)?;
         tags.retain(|_, version| *version < first_version);
-        let tagged: HashSet<u64> = tags.values().chain(&newest.kept_versions).copied().collect();
+        let tagged: HashSet<u64> = tags.values().copied().collect();
         report.tags = tags.into_keys().collect();
-        // Meanwhile another expiry may remove all manifests that are listed here. Later versions only add new files.
+        // Meanwhile another expiry may remove all manifests that are listed here. Later versions only add new files to these.
         let mut kept: HashSet<String> = newest.files.iter().map(|file| file.path.clone()).collect();
         let mut dropped = HashSet::new();
         let (mut is_damaged, mut manifests) = (false, Vec::new());
+        let (mut files, mut present) = (Vec::new(), HashSet::new());
+        for table in TableName::ALL {
+            for entry in self.storage.list(table.name())? {
+                let path = format!("{table}/{}", entry.name);
+                present.insert(path.clone());
+                files.push((path, entry));
+            }
+        }
         self.versions.each(&numbers, |version, manifest| {
             self.cancel.check()?;
-            let is_kept = version >= first_version || tagged.contains(&version);
+            // A tag that came too late keeps no version that has lost files.
+            let is_whole = |manifest: &Manifest| manifest.files.iter().all(|file| present.contains(&file.path));
+            let is_kept = newest.keeps(version)
+                || tagged.contains(&version) && manifest.as_ref().map_or(true, |manifest| is_whole(manifest));
             match manifest {
                 Ok(manifest) => {
                     let paths = manifest.files.into_iter().map(|file| file.path);
@@ -206,19 +217,15 @@ impl Sweep<'_> {
             }
             Ok(())
         })?;
-        for table in TableName::ALL {
-            for entry in self.storage.list(table.name())? {
-                self.cancel.check()?;
-                let path = format!("{table}/{}", entry.name);
-                if entry.name.ends_with(".parquet") && !kept.contains(&path) {
-                    if !is_damaged && (dropped.contains(&path) || self.is_old(&entry)) {
-                        report.num_files += 1;
-                        report.num_bytes += entry.num_bytes;
-                        report.paths.push(path);
-                    }
-                } else if self.is_leftover(&entry) {
+        for (path, entry) in files {
+            if entry.name.ends_with(".parquet") && !kept.contains(&path) {
+                if !is_damaged && (dropped.contains(&path) || self.is_old(&entry)) {
+                    report.num_files += 1;
+                    report.num_bytes += entry.num_bytes;
                     report.paths.push(path);
                 }
+            } else if self.is_leftover(&entry) {
+                report.paths.push(path);
             }
         }
         for folder in [VERSIONS_FOLDER, TAGS_FOLDER] {
@@ -233,7 +240,8 @@ impl Sweep<'_> {
         let old = reservations.iter().skip(1).filter(|entry| self.is_old(entry));
         report.paths.extend(old.map(|entry| format!("{IDS_FOLDER}/{}", entry.name)));
         report.num_versions = manifests.len() as u64;
-        report.paths.extend(manifests);
+        // If an expiry is interrupted, there is no gap below the versions that it keeps.
+        report.paths.extend(manifests.into_iter().rev());
         Ok(report)
     }
 

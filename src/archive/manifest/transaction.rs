@@ -48,6 +48,8 @@ const CLOCK_SKEW: Duration = Duration::from_secs(60 * 60);
 struct Prepared<T> {
     /// The time before the first data file was written.
     begun: SystemTime,
+    /// The first version that the change may have become.
+    first_try: u64,
     base: Manifest,
     next: Manifest,
     value: T,
@@ -133,7 +135,7 @@ fn attempt<T>(
                 let Some(next) = next else {
                     return Ok(TransactionOutcome { manifest: newest, value, lock: lock.take() });
                 };
-                *prepared = Some(Prepared { begun: read_at, base: newest, next, value });
+                *prepared = Some(Prepared { begun: read_at, first_try: next.version, base: newest, next, value });
             }
         }
         if lock.is_none() {
@@ -189,11 +191,11 @@ fn unless_gone<T>(versions: &Versions, version: &Manifest, outcome: Result<T>) -
 
 /// Returns a change as a change to a later version. Returns `None`
 /// - if it has no new files, so that it can be prepared again at no cost,
-/// - if an expiry since `base` may have removed its files,
+/// - if an expiry may have removed its files: it has swept since `base`, or the change was published and has expired,
 /// - if a file that it removes is gone, or
 /// - if a file that came meanwhile has run ids among those of a new file.
 fn rebased<T>(prepared: &Prepared<T>, newest: &Manifest) -> Option<Manifest> {
-    let Prepared { begun, base, next, .. } = prepared;
+    let Prepared { begun, first_try, base, next, .. } = prepared;
     let (before, after, current) = (base.paths(), next.paths(), newest.paths());
     let removed: HashSet<String> = before.difference(&after).map(|&path| path.to_owned()).collect();
     let added: Vec<DataFile> = next.files.iter().filter(|file| !before.contains(&*file.path)).cloned().collect();
@@ -202,7 +204,12 @@ fn rebased<T>(prepared: &Prepared<T>, newest: &Manifest) -> Option<Manifest> {
     let cutoff = newest.unlisted_before.as_deref().and_then(|time| DateTime::parse_from_rfc3339(time).ok());
     let has_swept = newest.unlisted_before != base.unlisted_before;
     let is_young = !has_swept || cutoff.is_none_or(|cutoff| SystemTime::from(cutoff) + CLOCK_SKEW < *begun);
-    if added.is_empty() || !is_free || !is_young || !removed.iter().all(|path| current.contains(&**path)) {
+    if *first_try < newest.first_version
+        || added.is_empty()
+        || !is_free
+        || !is_young
+        || !removed.iter().all(|path| current.contains(&**path))
+    {
         return None;
     }
     let mut moved = newest.next(next.operation);
@@ -216,7 +223,7 @@ fn rebased<T>(prepared: &Prepared<T>, newest: &Manifest) -> Option<Manifest> {
 /// removes those that cannot be removed here.
 fn discard<T>(storage: &Storage, change: Option<Prepared<T>>) {
     let (Some(change), Ok(newest)) = (change, Versions::new(storage).newest()) else { return };
-    if change.next.version < newest.first_version {
+    if change.first_try < newest.first_version {
         // The change may have been published and have expired before its writer saw the answer. Later versions may list
         // its files.
         return;
@@ -250,7 +257,10 @@ mod tests {
         archive.tag("kept", None).unwrap();
         archive.compact(&CompactOptions::default(), &(), cancel).unwrap();
         archive.expire(&ExpireOptions::default().with_older_than(Duration::ZERO), cancel).unwrap();
-        discard(&archive.storage, Some(Prepared { begun: SystemTime::now(), base: next.clone(), next, value: () }));
+        discard(
+            &archive.storage,
+            Some(Prepared { begun: SystemTime::now(), first_try: 2, base: next.clone(), next, value: () }),
+        );
         let report = Archive::verify(&path, None, &archive.storage_options(), &(), cancel).unwrap();
         assert!(report.problems.is_empty(), "{:?}", report.problems);
     }
