@@ -229,6 +229,16 @@ def test_runs_of_an_interrupted_ingest_are_adopted_once(path: Path, runs: list[P
     assert (archive.num_runs, archive.verify(progress=False).problems) == (10, [])
 
 
+def test_a_lost_expiry(path: Path) -> None:
+    archive = a2store.Archive.open(path)
+    archive.expire(older_than=0)
+    spoil(manifest_path(path, archive.version), DAMAGES["torn"])
+    assert a2store.restore(path).new_version == 7
+    assert a2store.Archive.open(path).verify(progress=False).problems == []
+    with pytest.raises(a2store.VersionNotFoundError, match=re.escape("5..=7")):
+        a2store.Archive.open(path, version=2)
+
+
 def test_annotations_that_a_lost_version_dropped(path: Path) -> None:
     """An `expire` was interrupted after it removed their file. A restore continues without them, and names the file."""
     archive = a2store.Archive.open(path)
