@@ -239,6 +239,22 @@ def test_a_lost_expiry(path: Path) -> None:
         a2store.Archive.open(path, version=2)
 
 
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_tags_do_not_disturb_a_restore(path: Path, is_damaged: bool) -> None:
+    archive = a2store.Archive.open(path)
+    archive.tag("good")
+    archive.expire(older_than=0)
+    if is_damaged:
+        (path / "_tags" / "good.json").write_text("{")
+    spoil(manifest_path(path, archive.version), DAMAGES["torn"])
+    a2store.restore(path)
+    restored = a2store.Archive.open(path)
+    assert (restored.version, restored.num_runs) == (7, 8)
+    if not is_damaged:
+        restored.tag("again", version=5)
+        assert restored.verify(progress=False).problems == []
+
+
 def test_annotations_that_a_lost_version_dropped(path: Path) -> None:
     """An `expire` was interrupted after it removed their file. A restore continues without them, and names the file."""
     archive = a2store.Archive.open(path)
@@ -252,7 +268,8 @@ def test_annotations_that_a_lost_version_dropped(path: Path) -> None:
     for version in (archive.version, archive.version - 1):
         spoil(manifest_path(path, version), DAMAGES["torn"])
     lost = [name for name in kept if name.startswith("annotations")]
-    assert "gone, so the new version does not have these" in run_command("restore", path, "--dry-run").stdout
+    text = run_command("restore", path, "--dry-run").stdout
+    assert f"{lost[0]}: gone, so the new version does not have these annotations\n" in text
     report = a2store.restore(path)
     assert (report.version, report.new_version, report.lost, report.adopted) == (6, 9, lost, [])
     archive = a2store.Archive.open(path)

@@ -104,7 +104,7 @@ impl Adoption {
             candidates.extend(runs.map(|((&id, &count), digest)| (found, id, count, digest)));
         }
         // A run of a missing file, or with annotations, was in a version. Another copy of it may be of an interrupted writer.
-        candidates.sort_by_key(|(_, id, ..)| (!is_lost(TableName::Runs, *id), !annotated.contains(id)));
+        candidates.sort_by_cached_key(|(_, id, ..)| (!is_lost(TableName::Runs, *id), !annotated.contains(id)));
         let (mut runs, mut steps) = (Sources::new(), Sources::new());
         let mut adoption = Adoption::default();
         for (found, id, count, digest) in candidates {

@@ -185,23 +185,21 @@ impl Sweep<'_> {
         let mut tags = tags(self.storage)?;
         tags.retain(|_, version| *version < first_version);
         let tagged: HashSet<u64> = tags.values().copied().collect();
-        report.tags = tags.into_keys().collect();
-        // Meanwhile another expiry may remove all manifests that are listed here. Later versions only add new files to these.
+        // Another expiry may remove the listed manifests before they are read. Later versions list only these and new files.
         let mut kept: HashSet<String> = newest.files.iter().map(|file| file.path.clone()).collect();
         let mut dropped = HashSet::new();
         let (mut is_damaged, mut manifests) = (false, Vec::new());
-        let (mut files, mut present) = (Vec::new(), HashSet::new());
+        let mut files = Vec::new();
         for table in TableName::ALL {
-            for entry in self.storage.list(table.name())? {
-                let path = format!("{table}/{}", entry.name);
-                present.insert(path.clone());
-                files.push((path, entry));
-            }
+            let entries = self.storage.list(table.name())?;
+            files.extend(entries.into_iter().map(|entry| (format!("{table}/{}", entry.name), entry)));
         }
+        let present: HashSet<&str> = files.iter().map(|(path, _)| path.as_str()).collect();
+        let mut kept_numbers = HashSet::new();
         self.versions.each(&numbers, |version, manifest| {
             self.cancel.check()?;
-            // A tag that came too late keeps no version that has lost files.
-            let is_whole = |manifest: &Manifest| manifest.files.iter().all(|file| present.contains(&file.path));
+            // A tag that the manifest does not confirm keeps a version only if all its files are there.
+            let is_whole = |manifest: &Manifest| manifest.files.iter().all(|file| present.contains(&*file.path));
             let is_kept = newest.keeps(version)
                 || tagged.contains(&version) && manifest.as_ref().map_or(true, |manifest| is_whole(manifest));
             match manifest {
@@ -212,11 +210,15 @@ impl Sweep<'_> {
                 Err(error) if matches!(error.kind(), ErrorKind::Damaged { .. }) => is_damaged |= is_kept,
                 Err(error) => return Err(error),
             }
-            if !is_kept {
+            if is_kept {
+                kept_numbers.insert(version);
+            } else {
                 manifests.push(manifest_path(version));
             }
             Ok(())
         })?;
+        let kept_tag = |(name, version): (String, u64)| kept_numbers.contains(&version).then_some(name);
+        report.tags = tags.into_iter().filter_map(kept_tag).collect();
         for (path, entry) in files {
             if entry.name.ends_with(".parquet") && !kept.contains(&path) {
                 if !is_damaged && (dropped.contains(&path) || self.is_old(&entry)) {
@@ -240,7 +242,7 @@ impl Sweep<'_> {
         let old = reservations.iter().skip(1).filter(|entry| self.is_old(entry));
         report.paths.extend(old.map(|entry| format!("{IDS_FOLDER}/{}", entry.name)));
         report.num_versions = manifests.len() as u64;
-        // If an expiry is interrupted, there is no gap below the versions that it keeps.
+        // The oldest one is first, so that an interrupted expiry leaves no gap below the versions that it keeps.
         report.paths.extend(manifests.into_iter().rev());
         Ok(report)
     }

@@ -8,7 +8,7 @@ use super::sound_file::{SoundFile, read_sound};
 use crate::archive::archive::Archive;
 use crate::archive::ingest::run_ids::next_run_id;
 use crate::archive::manifest::data_file::DataFile;
-use crate::archive::manifest::tags::{VersionName, tags};
+use crate::archive::manifest::tags::VersionName;
 use crate::archive::manifest::versions::{Publication, VERSIONS_FOLDER, Versions, manifest_path};
 use crate::archive::manifest::{Manifest, Operation};
 use crate::archive::storage::Storage;
@@ -106,7 +106,7 @@ pub(in crate::archive) fn restore(
     for table in TableName::ALL {
         present.extend(storage.data_files(table)?.into_iter().map(|path| (path, table)));
     }
-    let all = AllVersions::read(storage, &versions, &present, cancel)?;
+    let all = AllVersions::read(&versions, &present, cancel)?;
     let mut target = match version {
         None => all.newest.clone(),
         Some(version) => versions.open(Some(version))?,
@@ -194,18 +194,15 @@ struct AllVersions {
 }
 
 impl AllVersions {
-    fn read(
-        storage: &Storage,
-        versions: &Versions,
-        present: &Present,
-        cancel: &CancellationToken,
-    ) -> Result<AllVersions> {
+    fn read(versions: &Versions, present: &Present, cancel: &CancellationToken) -> Result<AllVersions> {
         let numbers = versions.list()?;
         // A manifest that was copied from another archive counts as damaged. The oldest one says which archive this is.
         let oldest = numbers.iter().rev().find_map(|&version| versions.read(version).ok().flatten());
         let (mut newest, mut replaced, mut listed) = (None, Vec::new(), HashSet::new());
         let (mut damaged, mut error): (Vec<u64>, Option<Error>) = (Vec::new(), None);
         let (mut parent, mut first_version): (Option<String>, u64) = (None, 1);
+        // The first of the versions that follow each other up to the newest, and the sound version that was read last.
+        let (mut first_linked, mut last_read): (Option<u64>, Option<u64>) = (None, None);
         versions.each(&numbers, |version, manifest| {
             cancel.check()?;
             let checked = manifest.and_then(|manifest| {
@@ -215,7 +212,14 @@ impl AllVersions {
             match checked {
                 Ok(manifest) => {
                     let broken = std::mem::take(&mut damaged);
-                    if newest.is_none() || parent.as_ref() == Some(&manifest.txn) {
+                    let is_parent = parent.as_ref() == Some(&manifest.txn);
+                    // There is a gap before a restored version.
+                    let is_linked = is_parent && last_read == first_linked;
+                    if is_linked || first_linked.is_none_or(|first| version + 1 == first) {
+                        first_linked = Some(version);
+                    }
+                    last_read = Some(version);
+                    if newest.is_none() || is_parent {
                         replaced.extend(broken);
                     }
                     if !manifest.files.iter().all(|file| present.contains_key(&file.path)) {
@@ -228,6 +232,9 @@ impl AllVersions {
                 }
                 Err(found) if matches!(found.kind(), ErrorKind::Damaged { .. }) => {
                     damaged.push(version);
+                    if first_linked == Some(version + 1) {
+                        first_linked = Some(version);
+                    }
                     error.get_or_insert(found);
                 }
                 Err(found) => return Err(found),
@@ -236,10 +243,8 @@ impl AllVersions {
         })?;
         match (newest, error) {
             (Some(newest), _) => {
-                // A version whose manifest is lost may have dropped older ones. What is left of them is tagged.
-                let tagged: HashSet<u64> = tags(storage)?.into_values().collect();
-                let oldest = numbers.iter().rfind(|version| !tagged.contains(version)).unwrap_or(&newest.version);
-                let first_version = first_version.max(*oldest.min(&newest.version)).max(newest.first_version);
+                // An expiry whose manifest is lost may have removed older versions.
+                let first_version = first_version.max(first_linked.unwrap_or_default()).max(newest.first_version);
                 Ok(AllVersions { last: numbers[0], newest, first_version, replaced, listed })
             }
             (None, Some(error)) => Err(error),

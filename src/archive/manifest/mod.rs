@@ -83,7 +83,7 @@ pub(crate) struct Manifest {
     pub(crate) time: String,
     pub(crate) operation: Operation,
     pub(crate) phases: Phases,
-    /// The oldest version that needs no tag. Older versions exist if they are tagged, or were when the last expiry began.
+    /// The oldest version that needs no tag. An older version exists while it is tagged, and until the expiry after that.
     pub(crate) first_version: u64,
     /// The older versions that the last expiry certainly kept, because they were tagged.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
@@ -138,7 +138,7 @@ impl Manifest {
         }
     }
 
-    /// Returns whether all expiries up to this version have certainly kept a version, if it was there before this one.
+    /// Returns whether certainly no expiry up to this manifest has dropped `version`.
     pub(in crate::archive) fn keeps(&self, version: u64) -> bool {
         version >= self.first_version || self.kept_versions.contains(&version)
     }

@@ -36,7 +36,7 @@ impl Archive {
         versions.open(Some(version))?;
         let newest = versions.newest()?;
         if !newest.keeps(version) {
-            // A tag of this version may have come too late, so it is no evidence.
+            // Its tag may have come too late, so a tag does not prove that its files are there.
             let (path, oldest) = (storage.root().to_path_buf(), newest.first_version);
             return Err(ErrorKind::VersionNotFound { path, version, oldest, newest: newest.version }.into());
         }
@@ -53,7 +53,9 @@ impl Archive {
             // The tag may have come in time, and another call may have relied on it. So the tag stays.
             Some(known) if known == version => {
                 let path = storage.root().to_path_buf();
-                let what = format!("version {version} expired meanwhile; remove the tag {name} if it cannot be opened");
+                let what = format!(
+                    "version {version} expired while it was tagged; if the tag {name} does not open, remove the tag"
+                );
                 Err(ErrorKind::Conflict { path, what }.into())
             }
             known => {

@@ -191,7 +191,8 @@ fn unless_gone<T>(versions: &Versions, version: &Manifest, outcome: Result<T>) -
 
 /// Returns a change as a change to a later version. Returns `None`
 /// - if it has no new files, so that it can be prepared again at no cost,
-/// - if an expiry may have removed its files: it has swept since `base`, or the change was published and has expired,
+/// - if an expiry may have removed its files: it has swept since `base`, or the change may have been published and
+///   have expired,
 /// - if a file that it removes is gone, or
 /// - if a file that came meanwhile has run ids among those of a new file.
 fn rebased<T>(prepared: &Prepared<T>, newest: &Manifest) -> Option<Manifest> {

@@ -278,7 +278,7 @@ impl Versions {
         }
         if !self.is_part(&manifest).map_err(unconfirmed)? {
             // Otherwise `restore` could take it for a version of the archive.
-            let is_kept = self.newest().map_err(unconfirmed)?.keeps(version);
+            let is_kept = self.newest().map_err(unconfirmed)?.kept_versions.contains(&version);
             if !is_kept && !self.is_tagged(version).map_err(unconfirmed)? {
                 self.storage.remove(&path).ok();
             }

@@ -165,11 +165,13 @@ impl Backend for SimulatedStorage {
             && (self.makes(Mistake::NoSecondList) && folder == VERSIONS_FOLDER
                 || self.makes(Mistake::IdsReused) && folder == IDS_FOLDER);
         let actor = self.actor;
-        // The last reservation of another writer.
-        let num_hidden = usize::from(self.makes(Mistake::IdsReused) && folder == IDS_FOLDER);
+        // The last reservation of another writer is not seen.
+        let is_hidden = self.makes(Mistake::IdsReused) && folder == IDS_FOLDER;
         self.call("first names", folder, |world| {
             let own = world.last_put[actor].clone().filter(|_| is_blind);
-            let names = world.in_folder(folder).map(|(name, _)| name.to_owned()).skip(num_hidden);
+            let names = world.in_folder(folder).map(|(name, _)| name.to_owned());
+            let is_own = world.in_folder(folder).next().map(|(name, _)| name) == world.last_put[actor].as_deref();
+            let names = names.skip(usize::from(is_hidden && !is_own));
             Ok(own.into_iter().chain(names).take(count).collect())
         })
     }
