@@ -200,8 +200,8 @@ impl Sweep<'_> {
             self.cancel.check()?;
             // A tag that the manifest does not confirm keeps a version only if all its files are there.
             let is_whole = |manifest: &Manifest| manifest.files.iter().all(|file| present.contains(&*file.path));
-            let is_kept = newest.keeps(version)
-                || tagged.contains(&version) && manifest.as_ref().map_or(true, |manifest| is_whole(manifest));
+            let is_kept =
+                newest.keeps(version) || tagged.contains(&version) && manifest.as_ref().map_or(true, is_whole);
             match manifest {
                 Ok(manifest) => {
                     let paths = manifest.files.into_iter().map(|file| file.path);
