@@ -185,10 +185,9 @@ def test_bytes(archive: a2store.Archive) -> None:
 
 @pytest.mark.parametrize("options", [{"time_limit": 0}, {"row_limit": 9}, {"byte_limit": 9}], ids=str)
 def test_limits_hold_for_tables(archive: a2store.Archive, tmp_path: Path, options: dict[str, Any]) -> None:
-    query = archive.sql("SELECT * FROM steps", **options)
     for path in (tmp_path / "table.npy", None):
         with pytest.raises(a2store.QueryLimitError):
-            query.materialize(path=path, progress=False)
+            archive.sql("SELECT * FROM steps", **options).materialize(path=path, progress=False)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -196,10 +195,10 @@ def test_limits_hold_for_tables(archive: a2store.Archive, tmp_path: Path, option
 @pytest.mark.parametrize("seconds", [0, 0.2])
 def test_time(archive: a2store.Archive, result: str, seconds: float) -> None:
     sql = CROSS if seconds and result != "notebook" else f"{CROSS} ORDER BY a.board + b.board + c.board"
-    # The query has its own memory limit, because earlier queries may still hold the process's memory.
-    query = archive.sql(sql, time_limit=seconds, memory_limit=1 << 30)
+    # The planning has the same limit. The query has its own memory limit, because earlier queries may still hold the
+    # process's memory.
     with pytest.raises((a2store.QueryLimitError, pa.ArrowException)) as caught:
-        RESULTS[result](query)
+        RESULTS[result](archive.sql(sql, time_limit=seconds, memory_limit=1 << 30))
     found(caught, "time")
     allowed, passed = re.findall(r"([0-9.]+) s (?:allowed|so far)", str(caught.value))
     assert float(allowed) == seconds < float(passed)
