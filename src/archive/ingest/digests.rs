@@ -14,10 +14,29 @@ use crate::system::process::lock;
 use arrow::array::AsArray;
 use arrow::datatypes::Int64Type;
 use std::collections::HashSet;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Mutex;
 
 /// A set of the keys of digests and games. It takes 34 to 68 bytes of memory per run.
-pub(in crate::archive) type Digests = HashSet<u128>;
+pub(in crate::archive) type Digests = HashSet<u128, BuildHasherDefault<KeyHasher>>;
+
+/// The hasher of keys: it takes their low half, because keys are parts of digests and hashes of games.
+#[derive(Default)]
+pub(in crate::archive) struct KeyHasher(u64);
+
+impl Hasher for KeyHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write_u128(&mut self, key: u128) {
+        self.0 = key as u64;
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.0 = self.0.rotate_left(8) ^ u64::from(byte));
+    }
+}
 
 /// The digests that one ingest kept for the next.
 #[derive(Default)]

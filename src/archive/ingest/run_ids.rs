@@ -122,9 +122,8 @@ fn check(next: u64) -> Result<()> {
 /// ids are not given again.
 pub(in crate::archive) fn next_run_id(storage: &Storage, newest: &Manifest) -> Result<u64> {
     let mut next = newest.next_run_id;
-    for table in [TableName::Runs, TableName::Steps] {
-        // New files begin with new ids, so they come last.
-        let names = storage.names(table.name(), &format!("{:010}", newest.next_run_id))?;
+    for table in TableName::ALL {
+        let names = storage.names(table.name())?;
         let last = names.iter().filter_map(|name| DataFile::last_run_id_of(name)).max();
         next = last.map_or(next, |last| next.max(u64::from(last) + 1));
     }

@@ -4,7 +4,8 @@
 //! manifests say which data files are no longer needed. An interrupted `expire` is continued by the next one.
 
 use crate::archive::archive::Archive;
-use crate::archive::ingest::run_ids::{IDS_FOLDER, next_run_id};
+use crate::archive::ingest::run_ids::IDS_FOLDER;
+use crate::archive::manifest::data_file::DataFile;
 use crate::archive::manifest::tags::{TAGS_FOLDER, tags};
 use crate::archive::manifest::transaction::{Patience, TransactionOutcome, transact};
 use crate::archive::manifest::versions::{VERSIONS_FOLDER, Versions, manifest_path};
@@ -17,6 +18,7 @@ use crate::system::clock;
 use crate::system::publish::Staged;
 use chrono::DateTime;
 use derive_setters::Setters;
+use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, SystemTime};
 use tracing::info;
@@ -74,8 +76,6 @@ impl Archive {
     /// [`ErrorKind::Conflict`], [`ErrorKind::Cancelled`], [`ErrorKind::Io`], [`ErrorKind::Unconfirmed`].
     pub fn expire(&mut self, options: &ExpireOptions, cancel: &CancellationToken) -> Result<ExpireReport> {
         let (storage, versions) = (&self.storage, Versions::new(&self.storage));
-        // With a damaged tag, its version would be dropped.
-        tags(storage)?;
         let sweep = Sweep { storage, versions, options, now: storage.now(), cancel };
         let (report, manifest) = match options.dry_run {
             // A dry run changes nothing, so it needs no lock.
@@ -118,10 +118,6 @@ impl Sweep<'_> {
                 if report.num_files == 0 && next.kept_versions == newest.kept_versions {
                     return Ok((None, (report, false)));
                 }
-            }
-            if !self.storage.is_remote() {
-                // A removed data file may be of a version that was read and then lost. Its ids are not given again.
-                next.next_run_id = next_run_id(self.storage, newest)?;
             }
             // Times in this format are in the order of their text. An earlier expiry may have had a shorter grace.
             next.unlisted_before = self.now.checked_sub(self.options.grace).map(clock::text).max(next.unlisted_before);
@@ -219,9 +215,17 @@ impl Sweep<'_> {
         })?;
         let kept_tag = |(name, version): (String, u64)| kept_numbers.contains(&version).then_some(name);
         report.tags = tags.into_iter().filter_map(kept_tag).collect();
+        let is_unlisted = |path: &String, entry: &ListedFile| entry.name.ends_with(".parquet") && !kept.contains(path);
+        // Ids that no version knows may have been given: their writer was interrupted, or their version was read and then
+        // lost. Only the names of files say so. The file with the highest ids stays until a version has higher ones.
+        let unknown = files.iter().filter_map(|(path, entry)| {
+            let last = DataFile::last_run_id_of(&entry.name).filter(|_| is_unlisted(path, entry))?;
+            (u64::from(last) >= newest.next_run_id).then_some((last, Reverse(path)))
+        });
+        let last = unknown.max().map(|(_, Reverse(path))| path.clone());
         for (path, entry) in files {
-            if entry.name.ends_with(".parquet") && !kept.contains(&path) {
-                if !is_damaged && (dropped.contains(&path) || self.is_old(&entry)) {
+            if is_unlisted(&path, &entry) {
+                if !is_damaged && last.as_ref() != Some(&path) && (dropped.contains(&path) || self.is_old(&entry)) {
                     report.num_files += 1;
                     report.num_bytes += entry.num_bytes;
                     report.paths.push(path);

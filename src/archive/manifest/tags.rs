@@ -77,7 +77,7 @@ pub(super) fn path_of(name: &str) -> String {
 
 /// Returns the tags with their versions, in the order of their names.
 pub(in crate::archive) fn tags(storage: &Storage) -> Result<BTreeMap<String, u64>> {
-    let names = storage.names(TAGS_FOLDER, "")?;
+    let names = storage.names(TAGS_FOLDER)?;
     let names: Vec<String> = names
         .iter()
         .filter_map(|name| name.strip_suffix(".json"))

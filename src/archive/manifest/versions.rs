@@ -71,7 +71,7 @@ impl Versions {
 
     /// Lists the versions with a manifest, newest first. Not empty.
     pub(in crate::archive) fn list(&self) -> Result<Vec<u64>> {
-        let names = self.storage.names(VERSIONS_FOLDER, "")?;
+        let names = self.storage.names(VERSIONS_FOLDER)?;
         let mut versions: Vec<u64> = names.iter().filter_map(|name| version_of(name)).collect();
         versions.sort_unstable_by(|a, b| b.cmp(a));
         if versions.is_empty() {

@@ -65,8 +65,10 @@ pub(crate) trait Backend: Debug + Send + Sync {
     /// Lists the files in a folder, in no particular order. A missing folder has none.
     fn list(&self, folder: &str) -> Result<Vec<ListedFile>>;
 
-    /// Lists the names of the files in a folder, from the name `first` on, like [`list`](Self::list).
-    fn names(&self, folder: &str, first: &str) -> Result<Vec<String>>;
+    /// Lists the names of the files in a folder, like [`list`](Self::list).
+    fn names(&self, folder: &str) -> Result<Vec<String>> {
+        Ok(self.list(folder)?.into_iter().map(|file| file.name).collect())
+    }
 
     /// Returns the first names in a folder, in the order of bytes, that do not begin with a dot.
     fn first_names(&self, folder: &str, count: usize) -> Result<Vec<String>>;

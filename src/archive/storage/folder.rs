@@ -55,7 +55,7 @@ impl Backend for Folder {
 
     fn list(&self, folder: &str) -> Result<Vec<ListedFile>> {
         let mut files = Vec::new();
-        for name in self.names(folder, "")? {
+        for name in self.names(folder)? {
             let metadata = existing(self.path(folder).join(&name), Path::symlink_metadata)?;
             if let Some(metadata) = metadata.filter(Metadata::is_file) {
                 let modified = metadata.modified().map_err(|source| Error::io(self.path(folder), source))?;
@@ -65,22 +65,25 @@ impl Backend for Folder {
         Ok(files)
     }
 
-    fn names(&self, folder: &str, first: &str) -> Result<Vec<String>> {
+    fn names(&self, folder: &str) -> Result<Vec<String>> {
         let folder = self.path(folder);
         let entries = existing(folder.clone(), |folder| std::fs::read_dir(folder))?;
         let mut names = Vec::new();
         for entry in entries.into_iter().flatten() {
             let name = entry.map_err(|source| Error::io(&folder, source))?.file_name();
-            names.extend(name.into_string().ok().filter(|name| &**name >= first));
+            names.extend(name.into_string());
         }
         Ok(names)
     }
 
     fn first_names(&self, folder: &str, count: usize) -> Result<Vec<String>> {
-        let mut names = self.names(folder, "")?;
+        let mut names = self.names(folder)?;
         names.retain(|name| !name.starts_with('.'));
+        if count < names.len() {
+            names.select_nth_unstable(count);
+            names.truncate(count);
+        }
         names.sort_unstable();
-        names.truncate(count);
         Ok(names)
     }
 

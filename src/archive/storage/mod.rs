@@ -70,7 +70,7 @@ impl Storage {
 
     /// Returns the paths of a table's data files, in no particular order.
     pub(in crate::archive) fn data_files(&self, table: TableName) -> Result<Vec<String>> {
-        let names = self.names(table.name(), "")?;
+        let names = self.names(table.name())?;
         Ok(names.iter().filter(|name| name.ends_with(".parquet")).map(|name| format!("{table}/{name}")).collect())
     }
 }

@@ -67,18 +67,6 @@ impl ObjectPrefix {
         block_on(async move { future.await.map_err(|error| store_error(&url, error)) })
     }
 
-    /// Lists the files whose names come after `first`, which is empty or the name of no file.
-    fn list_from(&self, folder: &str, first: &str) -> Result<Vec<ListedFile>> {
-        let first = (!first.is_empty()).then(|| StorePath::from(format!("{folder}/{first}")));
-        self.request(folder, |store, folder| async move {
-            let objects = match &first {
-                None => store.list(Some(&folder)),
-                Some(first) => store.list_with_offset(Some(&folder), first),
-            };
-            objects.try_filter_map(async |object| Ok(listed(&object))).try_collect().await
-        })
-    }
-
     /// Uploads a local file in parts, and checks its length in the store.
     fn upload(&self, from: &Path, path: &str, cancel: &CancellationToken) -> Result<()> {
         let as_io = |source| Error::io(from, source);
@@ -172,11 +160,9 @@ impl Backend for ObjectPrefix {
     }
 
     fn list(&self, folder: &str) -> Result<Vec<ListedFile>> {
-        self.list_from(folder, "")
-    }
-
-    fn names(&self, folder: &str, first: &str) -> Result<Vec<String>> {
-        Ok(self.list_from(folder, first)?.into_iter().map(|file| file.name).collect())
+        self.request(folder, |store, folder| async move {
+            store.list(Some(&folder)).try_filter_map(async |object| Ok(listed(&object))).try_collect().await
+        })
     }
 
     fn first_names(&self, folder: &str, count: usize) -> Result<Vec<String>> {

@@ -148,14 +148,13 @@ impl Backend for SimulatedStorage {
         })
     }
 
-    fn names(&self, folder: &str, first: &str) -> Result<Vec<String>> {
+    fn names(&self, folder: &str) -> Result<Vec<String>> {
         // A writer sees the tag that it has just put.
         let is_hidden = self.makes(Mistake::TagsIgnored)
             && folder == TAGS_FOLDER
             && !self.has_put_tag.swap(false, Ordering::Relaxed);
         self.call("names", folder, |world| {
-            let names = world.in_folder(folder).map(|(name, _)| name);
-            Ok(names.filter(|&name| name >= first && !is_hidden).map(str::to_owned).collect())
+            Ok(world.in_folder(folder).filter(|_| !is_hidden).map(|(name, _)| name.to_owned()).collect())
         })
     }
 

@@ -130,7 +130,7 @@ impl OutputFolder {
             if path.to_string_lossy().contains(['?', '#']) {
                 return Err(Error::argument("path", "a URL without `?` and `#`", path.display()));
             }
-            if let Some(name) = storage.names("", "")?.into_iter().next() {
+            if let Some(name) = storage.names("")?.into_iter().next() {
                 return Err(taken(path, "nothing", &name));
             }
             let (root, suffix) = (storage.root().to_path_buf(), format!("-{}.{extension}", &random::id()[..12]));
@@ -156,7 +156,7 @@ impl OutputFolder {
             }
             return folder.publish(&name).map(|()| num_rows);
         }
-        let names = self.storage.names("", "");
+        let names = self.storage.names("");
         // The error that stopped the writers matters more.
         let names = if written.is_ok() { names? } else { names.unwrap_or_default() };
         let (own, others): (Vec<String>, Vec<String>) =
