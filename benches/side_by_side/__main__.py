@@ -72,6 +72,8 @@ SMALL: dict[Any, dict[str, Any]] = {
         "SMALL_FILES": 20,
         "APPENDS": 12,
         "RUNS_PER_APPEND": 2,
+        "KEPT_APPENDS": 4,
+        "APPENDS_PER_EXPIRY": 2,
         "LOOKED_AT": 4,
         "QUERIES_PER_PROCESS": 4,
     },

@@ -29,6 +29,8 @@ RUNS = 4_000
 SMALL_FILES = 100_000
 APPENDS = 5_000
 RUNS_PER_APPEND = 20
+KEPT_APPENDS, APPENDS_PER_EXPIRY = 720, 24
+"""The versions of a month are kept, and older ones expire every day."""
 LOOKED_AT = 100
 """The number of first appends and of last appends to compare."""
 QUERIES_PER_PROCESS = 1
@@ -223,17 +225,21 @@ def append(archive: Path, batch: list[Path]) -> None:
     a2store.Archive.open(archive).ingest(batch, progress=False)
 
 
-def append_all(report: Report, path: Path, files: list[Path], keeps_open: bool) -> None:
+def append_all(report: Report, path: Path, files: list[Path], keeps_open: bool, expires: bool) -> None:
     """Append to a new archive, with one handle or a new one for each append, and compare last appends with first."""
     archive = a2store.Archive.create(path)
-    seconds = []
+    seconds, ends = [], []
     for hour in range(APPENDS):
         batch = files[hour * RUNS_PER_APPEND : (hour + 1) * RUNS_PER_APPEND]
         work = partial(archive.ingest, batch, progress=False) if keeps_open else partial(append, path, batch)
         seconds.append(timed(work))
+        ends.append(time.time())
+        if expires and hour >= KEPT_APPENDS and hour % APPENDS_PER_EXPIRY == 0:
+            a2store.Archive.open(path).expire(older_than=time.time() - ends[hour - KEPT_APPENDS])
     # The first appends warm up threads, the allocator and the list of digests.
     first, last = median(seconds[10 : LOOKED_AT + 10]), median(seconds[-LOOKED_AT:])
     name = "an append, one handle" if keeps_open else "an append, opened each time"
+    name += ", old versions expire" if expires else ""
     report.add("appends", name, first_s=first, last_s=last, ratio=last / first)
     note(
         f"{name}: {APPENDS:,} of {RUNS_PER_APPEND} runs, {first * 1e3:.1f} ms each at the start and "
@@ -246,8 +252,10 @@ def appends(report: Report, folder: Path) -> None:
     source = folder / "hours"
     a2store.simulate(source, runs=APPENDS * RUNS_PER_APPEND, seed=7, depth=0, progress=False)
     files = sorted(source.rglob("*.a2run2"))
-    append_all(report, folder / "kept.a2", files, keeps_open=True)
-    append_all(report, folder / "hours.a2", files, keeps_open=False)
+    for keeps_open in (True, False):
+        append_all(report, folder / f"{keeps_open}.a2", files, keeps_open, expires=True)
+    append_all(report, folder / "kept.a2", files, keeps_open=True, expires=False)
+    append_all(report, folder / "hours.a2", files, keeps_open=False, expires=False)
     archive = a2store.Archive.open(folder / "hours.a2")
     query = "SELECT count(*), avg(ev_up) FROM steps WHERE max_score >= 5000 AND phase = 'early'"
 

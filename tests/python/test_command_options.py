@@ -135,6 +135,7 @@ def test_critic_is_a_subcommand_of_the_package(tmp_path: Path) -> None:
         ),
         (["sql", "ARCHIVE", "SELECT * FROM stepp"], "did you mean steps?"),
         (["sql", "ARCHIVE", "SELECT * FROM annotation a"], "did you mean annotations?"),
+        (["sql", "ARCHIVE", "SELECT * FROM phase_mix"], "; phase_mix is a named query: `query` runs it, not `sql`"),
         (["sql", "ARCHIVE", "SELECT mov FROM steps"], "Did you mean 'steps.move'?"),
         (["sql", "ARCHIVE", "SELECT canonica(board) FROM steps"], "Did you mean 'canonical'?"),
     ],

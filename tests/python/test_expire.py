@@ -167,9 +167,8 @@ def test_ids_of_a_lost_version_are_not_given_again(fresh: a2store.Archive, runs:
     (fresh.path / manifest_name(9)).unlink()
     archive = a2store.Archive.open(fresh.path)
     # Only the names of its data files say which ids were given, so one file stays until a version has higher ids.
-    for removed in (1, 0):
-        planned = archive.expire(older_than=10**9, grace=0, dry_run=True)
-        assert archive.expire(older_than=10**9, grace=0).num_files == planned.num_files == removed
+    for dry_run, removed in [(True, 1), (False, 1), (True, 0), (False, 0)]:
+        assert archive.expire(older_than=10**9, grace=0, dry_run=dry_run).num_files == removed
     archive.ingest(runs[13], progress=False)
     assert pa.table(archive.sql("SELECT run_id FROM runs"))["run_id"].to_pylist() == [*range(12), 13]
     assert archive.expire(older_than=10**9, grace=0).num_files == 1

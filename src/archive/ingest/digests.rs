@@ -29,12 +29,8 @@ impl Hasher for KeyHasher {
         self.0
     }
 
-    fn write_u128(&mut self, key: u128) {
-        self.0 = key as u64;
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|&byte| self.0 = self.0.rotate_left(8) ^ u64::from(byte));
+    fn write(&mut self, key: &[u8]) {
+        self.0 = key.first_chunk().copied().map_or(0, u64::from_le_bytes);
     }
 }
 

@@ -123,9 +123,8 @@ fn check(next: u64) -> Result<()> {
 pub(in crate::archive) fn next_run_id(storage: &Storage, newest: &Manifest) -> Result<u64> {
     let mut next = newest.next_run_id;
     for table in TableName::ALL {
-        let names = storage.names(table.name())?;
-        let last = names.iter().filter_map(|name| DataFile::last_run_id_of(name)).max();
-        next = last.map_or(next, |last| next.max(u64::from(last) + 1));
+        let ids = storage.names(table.name())?.into_iter().filter_map(|name| DataFile::last_run_id_of(&name));
+        next = ids.fold(next, |next, last| next.max(u64::from(last) + 1));
     }
     Ok(next)
 }

@@ -80,11 +80,7 @@ impl Adoption {
         if unlisted.is_empty() {
             return Ok(Adoption::default());
         }
-        // Of two files with the same run, the later one is probably of a writer that repeated the work of another.
-        unlisted.sort_by_key(|found| {
-            let (first, last) = (found.file.first_run_id, found.file.last_run_id);
-            (last - first, Reverse(first))
-        });
+        unlisted.sort_by_key(|found| found.file.last_run_id - found.file.first_run_id);
         let of_table = |table| unlisted.iter().filter(move |found| found.file.table == table);
         let is_lost = |table, id| missing.iter().any(|file| file.table == table && has_in_range(file, id));
         let steps_of =
@@ -104,7 +100,9 @@ impl Adoption {
             candidates.extend(runs.map(|((&id, &count), digest)| (found, id, count, digest)));
         }
         // A run of a missing file, or with annotations, was in a version. Another copy of it may be of an interrupted writer.
-        candidates.sort_by_cached_key(|(_, id, ..)| (!is_lost(TableName::Runs, *id), !annotated.contains(id)));
+        // So is the copy with the lower id: with this one in a version, an ingest would not have written the other.
+        candidates
+            .sort_by_cached_key(|(_, id, ..)| (!is_lost(TableName::Runs, *id), !annotated.contains(id), Reverse(*id)));
         let (mut runs, mut steps) = (Sources::new(), Sources::new());
         let mut adoption = Adoption::default();
         for (found, id, count, digest) in candidates {

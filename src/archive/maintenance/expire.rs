@@ -75,8 +75,8 @@ impl Archive {
     /// # Errors
     /// [`ErrorKind::Conflict`], [`ErrorKind::Cancelled`], [`ErrorKind::Io`], [`ErrorKind::Unconfirmed`].
     pub fn expire(&mut self, options: &ExpireOptions, cancel: &CancellationToken) -> Result<ExpireReport> {
-        let (storage, versions) = (&self.storage, Versions::new(&self.storage));
-        let sweep = Sweep { storage, versions, options, now: storage.now(), cancel };
+        let (storage, now) = (&self.storage, self.storage.now());
+        let sweep = Sweep { storage, versions: Versions::new(storage), options, now, cancel };
         let (report, manifest) = match options.dry_run {
             // A dry run changes nothing, so it needs no lock.
             true => {
@@ -215,17 +215,15 @@ impl Sweep<'_> {
         })?;
         let kept_tag = |(name, version): (String, u64)| kept_numbers.contains(&version).then_some(name);
         report.tags = tags.into_iter().filter_map(kept_tag).collect();
-        let is_unlisted = |path: &String, entry: &ListedFile| entry.name.ends_with(".parquet") && !kept.contains(path);
+        files.retain(|(path, _)| !kept.contains(path));
         // Ids that no version knows may have been given: their writer was interrupted, or their version was read and then
         // lost. Only the names of files say so. The file with the highest ids stays until a version has higher ones.
-        let unknown = files.iter().filter_map(|(path, entry)| {
-            let last = DataFile::last_run_id_of(&entry.name).filter(|_| is_unlisted(path, entry))?;
-            (u64::from(last) >= newest.next_run_id).then_some((last, Reverse(path)))
-        });
-        let last = unknown.max().map(|(_, Reverse(path))| path.clone());
-        for (path, entry) in files {
-            if is_unlisted(&path, &entry) {
-                if !is_damaged && last.as_ref() != Some(&path) && (dropped.contains(&path) || self.is_old(&entry)) {
+        let ids =
+            files.iter().filter_map(|(path, entry)| Some((DataFile::last_run_id_of(&entry.name)?, Reverse(path))));
+        let last = ids.max().filter(|(last, _)| u64::from(*last) >= newest.next_run_id).map(|(_, path)| path.0.clone());
+        for (path, entry) in files.into_iter().filter(|(path, _)| last.as_ref() != Some(path)) {
+            if entry.name.ends_with(".parquet") {
+                if !is_damaged && (dropped.contains(&path) || self.is_old(&entry)) {
                     report.num_files += 1;
                     report.num_bytes += entry.num_bytes;
                     report.paths.push(path);

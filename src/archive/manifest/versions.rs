@@ -234,8 +234,7 @@ impl Versions {
     /// After [`ErrorKind::Unconfirmed`], the version may have been published; the archive shows it later. After any
     /// other error, it was not published.
     pub(in crate::archive) fn publish(&self, mut manifest: Manifest) -> Result<Publication> {
-        let path = manifest_path(manifest.version);
-        let version = manifest.version;
+        let (path, version) = (manifest_path(manifest.version), manifest.version);
         let unconfirmed = |error: Error| -> Error {
             let path = self.path(version);
             ErrorKind::Unconfirmed { path, version, reason: error.to_string() }.into()
@@ -320,13 +319,9 @@ impl Versions {
             ErrorKind::Damaged { path, what, expected, found } => {
                 let versions = self.list().unwrap_or_default();
                 let sound = versions.into_iter().find(|&version| matches!(self.read(version), Ok(Some(_))));
-                let found = match sound {
-                    Some(version) => {
-                        format!("{found}; version {version} can still be opened, and `restore` continues from it")
-                    }
-                    None => found,
-                };
-                ErrorKind::Damaged { path, what, expected, found }.into()
+                let more = sound
+                    .map(|version| format!("; version {version} can still be opened, and `restore` continues from it"));
+                ErrorKind::Damaged { path, what, expected, found: found + &more.unwrap_or_default() }.into()
             }
             kind => kind.into(),
         }

@@ -3,6 +3,7 @@
 use super::plan;
 use crate::error::{Error, Result};
 use crate::query::engine::errors::{did_you_mean, query_error};
+use crate::query::named::SavedQuery;
 use crate::query::refused::{self, name_of};
 use crate::query::rewrites::UNARY_MINUS;
 use datafusion::execution::SessionState;
@@ -406,8 +407,11 @@ impl Checks<'_> {
         // A name that is not in lower case needs quotes.
         let as_written = |name: &&str| if *name == name.to_lowercase() { (*name).into() } else { format!("{name:?}") };
         let names: Vec<String> = self.tables.iter().map(as_written).collect();
-        let hint = known.map(|known| did_you_mean(&known, names.iter().map(String::as_str))).unwrap_or_default();
-        let why = format!("a query only reads these tables: {}{hint}", names.join(", "));
+        let hint = known.map(|known| match SavedQuery::find(&known) {
+            Ok(_) => format!("; {known} is a named query: `query` runs it, not `sql`"),
+            Err(_) => did_you_mean(&known, names.iter().map(String::as_str)),
+        });
+        let why = format!("a query only reads these tables: {}{}", names.join(", "), hint.unwrap_or_default());
         refuse(&format!("the table {name}"), &why)
     }
 }
