@@ -30,7 +30,7 @@ SMALL_FILES = 100_000
 APPENDS = 5_000
 RUNS_PER_APPEND = 20
 KEPT_APPENDS, APPENDS_PER_EXPIRY = 720, 24
-"""The versions of a month are kept, and older ones expire every day."""
+"""For hourly appends: each day, the versions that are older than a month expire."""
 LOOKED_AT = 100
 """The number of first appends and of last appends to compare."""
 QUERIES_PER_PROCESS = 1
@@ -226,7 +226,10 @@ def append(archive: Path, batch: list[Path]) -> None:
 
 
 def append_all(report: Report, path: Path, files: list[Path], keeps_open: bool, expires: bool) -> None:
-    """Append to a new archive, with one handle or a new one for each append, and compare last appends with first."""
+    """Append to a new archive, with one handle or one for each append, and compare last appends with first.
+
+    With ``expires``, old versions expire meanwhile.
+    """
     archive = a2store.Archive.create(path)
     seconds, ends = [], []
     for hour in range(APPENDS):

@@ -163,10 +163,10 @@ def test_leftovers_stay_for_their_grace_period(fresh: a2store.Archive) -> None:
 
 
 def test_ids_of_a_lost_version_are_not_given_again(fresh: a2store.Archive, runs: list[Path]) -> None:
-    """A power failure can lose a version that was read already. Then no manifest lists its data files."""
+    """A power failure can lose a version that a reader has seen. Then no manifest lists its data files."""
     (fresh.path / manifest_name(9)).unlink()
     archive = a2store.Archive.open(fresh.path)
-    # Only the names of its data files say which ids were given, so one file stays until a version has higher ids.
+    # Only the names of its data files record the assigned ids, so one file stays until a version has higher ids.
     for dry_run, removed in [(True, 1), (False, 1), (True, 0), (False, 0)]:
         assert archive.expire(older_than=10**9, grace=0, dry_run=dry_run).num_files == removed
     archive.ingest(runs[13], progress=False)

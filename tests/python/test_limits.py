@@ -195,8 +195,8 @@ def test_limits_hold_for_tables(archive: a2store.Archive, tmp_path: Path, option
 @pytest.mark.parametrize("seconds", [0, 0.2])
 def test_time(archive: a2store.Archive, result: str, seconds: float) -> None:
     sql = CROSS if seconds and result != "notebook" else f"{CROSS} ORDER BY a.board + b.board + c.board"
-    # The planning has the same limit. The query has its own memory limit, because earlier queries may still hold the
-    # process's memory.
+    # Planning has the same limit. The query has its own memory limit, because earlier queries may still hold the process's
+    # memory.
     with pytest.raises((a2store.QueryLimitError, pa.ArrowException)) as caught:
         RESULTS[result](archive.sql(sql, time_limit=seconds, memory_limit=1 << 30))
     found(caught, "time")

@@ -20,7 +20,7 @@ use std::sync::Mutex;
 /// A set of the keys of digests and games. It takes 34 to 68 bytes of memory per run.
 pub(in crate::archive) type Digests = HashSet<u128, BuildHasherDefault<KeyHasher>>;
 
-/// The hasher of keys: it takes their low half, because keys are parts of digests and hashes of games.
+/// A hasher that returns the low half of a key. Keys are random already: parts of digests, and hashes of games.
 #[derive(Default)]
 pub(in crate::archive) struct KeyHasher(u64);
 

@@ -100,7 +100,7 @@ impl Adoption {
             candidates.extend(runs.map(|((&id, &count), digest)| (found, id, count, digest)));
         }
         // A run of a missing file, or with annotations, was in a version. Another copy of it may be of an interrupted writer.
-        // So is the copy with the lower id: with this one in a version, an ingest would not have written the other.
+        // So may be a copy with a lower id: if it were in a version, an ingest would have skipped the run.
         candidates
             .sort_by_cached_key(|(_, id, ..)| (!is_lost(TableName::Runs, *id), !annotated.contains(id), Reverse(*id)));
         let (mut runs, mut steps) = (Sources::new(), Sources::new());

@@ -216,8 +216,8 @@ impl Sweep<'_> {
         let kept_tag = |(name, version): (String, u64)| kept_numbers.contains(&version).then_some(name);
         report.tags = tags.into_iter().filter_map(kept_tag).collect();
         files.retain(|(path, _)| !kept.contains(path));
-        // Ids that no version knows may have been given: their writer was interrupted, or their version was read and then
-        // lost. Only the names of files say so. The file with the highest ids stays until a version has higher ones.
+        // Interrupted writers and lost versions leave ids that only the names of files record. The file with the highest ids
+        // stays until a version has higher ids.
         let ids =
             files.iter().filter_map(|(path, entry)| Some((DataFile::last_run_id_of(&entry.name)?, Reverse(path))));
         let last = ids.max().filter(|(last, _)| u64::from(*last) >= newest.next_run_id).map(|(_, path)| path.0.clone());

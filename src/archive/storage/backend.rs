@@ -65,7 +65,7 @@ pub(crate) trait Backend: Debug + Send + Sync {
     /// Lists the files in a folder, in no particular order. A missing folder has none.
     fn list(&self, folder: &str) -> Result<Vec<ListedFile>>;
 
-    /// Lists the names of the files in a folder, like [`list`](Self::list).
+    /// Lists the names in a folder, like [`list`](Self::list). They may include names of folders in it.
     fn names(&self, folder: &str) -> Result<Vec<String>> {
         Ok(self.list(folder)?.into_iter().map(|file| file.name).collect())
     }
