@@ -255,8 +255,8 @@ class VerifyReport:
     - ``num_bytes``: the size of the data files read, in bytes.
     - ``num_runs``: the number of runs at the newest version.
     - ``num_steps``: the number of steps at the newest version.
-    - ``unnamed_files``: the number of data files that no kept version references. They are harmless, and ``expire``
-      removes them.
+    - ``unnamed_files``: the number of data files that no kept version references. They are harmless. ``expire`` removes
+      them, except the one with the highest run ids.
 
     >>> report = archive.verify()
     >>> report.problems, report.num_versions, report.num_runs

@@ -19,7 +19,7 @@ from attacks import ENDLESS
 from faults.shim import python
 from forked import run
 from oracle import Array
-from threads import HANGS, eventually
+from threads import HANGS, eventually, planned
 
 PAIRS = "SELECT a.board, a.run_id AS x, a.step_index AS i, b.run_id AS y FROM steps a, runs b"
 SORT = f"{PAIRS} ORDER BY a.board, x, i, y"
@@ -195,8 +195,8 @@ def test_limits_hold_for_tables(archive: a2store.Archive, tmp_path: Path, option
 @pytest.mark.parametrize("seconds", [0, 0.2])
 def test_time(archive: a2store.Archive, result: str, seconds: float) -> None:
     sql = CROSS if seconds and result != "notebook" else f"{CROSS} ORDER BY a.board + b.board + c.board"
-    # Planning has the same limit. The query has its own memory limit, because earlier queries may still hold the process's
-    # memory.
+    # Planning has the same limit. The query has its own memory limit, because earlier queries may still hold the memory
+    # of the process.
     with pytest.raises((a2store.QueryLimitError, pa.ArrowException)) as caught:
         RESULTS[result](archive.sql(sql, time_limit=seconds, memory_limit=1 << 30))
     found(caught, "time")
@@ -205,7 +205,7 @@ def test_time(archive: a2store.Archive, result: str, seconds: float) -> None:
 
 
 def test_the_time_limit_applies_to_each_result(archive: a2store.Archive) -> None:
-    query = archive.sql(CROSS, time_limit=0.1)
+    query = planned(archive, CROSS, 0.1)
     for _ in range(3):
         with pytest.raises(a2store.QueryLimitError) as caught:
             query.explain(analyze=True)

@@ -15,7 +15,7 @@ from archives import plain
 from attacks import ENDLESS
 from faults.checks import LONG
 from faults.shim import python
-from threads import HANGS
+from threads import HANGS, planned
 
 SORTED = "SELECT board, run_id, step_index FROM steps ORDER BY board, run_id, step_index"
 QUERIES = [
@@ -49,7 +49,7 @@ def test_threads_share_a_query(archive: a2store.Archive, options: dict[str, Any]
 def test_the_end_of_a_query_disturbs_no_other(archive: a2store.Archive) -> None:
     """Ending at a time limit retires the threads that other queries run on."""
     expected = pa.table(archive.sql(SORTED))
-    endless = archive.sql(f"SELECT a.board + b.board AS x FROM {ENDLESS} ORDER BY x", time_limit=0.05)
+    endless = planned(archive, f"SELECT a.board + b.board AS x FROM {ENDLESS} ORDER BY x", 0.05)
 
     def end(_: int) -> str:
         with pytest.raises(a2store.QueryLimitError) as caught:

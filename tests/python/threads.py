@@ -5,7 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+
+import a2store
 
 HANGS = 180.0
 """Seconds after which a test gives up on an expected event. No test passes or fails by less."""
@@ -19,6 +22,13 @@ def eventually(happens: Callable[[], bool], what: str = "what was waited for", s
     while not happens():
         assert time.monotonic() < end, f"{what} never happened"
         time.sleep(POLL)
+
+
+def planned(archive: a2store.Archive, sql: str, seconds: float) -> a2store.Query:
+    """Return a query with a time limit that is enough to plan it, at least ``seconds``."""
+    with suppress(a2store.QueryLimitError):
+        return archive.sql(sql, time_limit=seconds)
+    return planned(archive, sql, 2 * seconds)
 
 
 def others() -> dict[str, tuple[str, ...]]:

@@ -163,7 +163,7 @@ pub(crate) fn verify(args: &VerifyArgs, quiet: bool) -> Result<u8> {
     text +=
         &format!(": {versions} versions, {files} files ({bytes}), {runs} runs and {steps} steps at version {version}");
     if report.unnamed_files > 0 {
-        text += &format!("\nunreferenced files: {}; `expire` removes them", count(report.unnamed_files));
+        text += &format!("\nunreferenced files: {}; they are harmless", count(report.unnamed_files));
     }
     print_report(args.work.json, &report, [], &text)?;
     Ok(u8::from(!report.problems.is_empty()))

@@ -147,13 +147,8 @@ impl Merge<'_> {
                 TableName::ALL.into_iter().flat_map(|table| plan(newest, table)).collect();
             let (files_before, bytes_before) = sizes(&newest.files);
             let num_rows = groups.iter().flatten().map(|file| file.num_rows).sum();
-            let mut report = CompactReport {
-                files_before,
-                files_after: files_before,
-                bytes_before,
-                bytes_after: bytes_before,
-                num_rows,
-            };
+            let mut report = CompactReport { files_before, bytes_before, num_rows, ..CompactReport::default() };
+            (report.files_after, report.bytes_after) = (files_before, bytes_before);
             if groups.is_empty() {
                 return Ok((None, report));
             }

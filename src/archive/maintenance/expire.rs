@@ -215,13 +215,15 @@ impl Sweep<'_> {
         })?;
         let kept_tag = |(name, version): (String, u64)| kept_numbers.contains(&version).then_some(name);
         report.tags = tags.into_iter().filter_map(kept_tag).collect();
-        files.retain(|(path, _)| !kept.contains(path));
         // Interrupted writers and lost versions leave ids that only the names of files record. The file with the highest ids
         // stays until a version has higher ids.
-        let ids =
-            files.iter().filter_map(|(path, entry)| Some((DataFile::last_run_id_of(&entry.name)?, Reverse(path))));
-        let last = ids.max().filter(|(last, _)| u64::from(*last) >= newest.next_run_id).map(|(_, path)| path.0.clone());
-        for (path, entry) in files.into_iter().filter(|(path, _)| last.as_ref() != Some(path)) {
+        let ids = files.iter().filter_map(|(path, entry)| {
+            let last = DataFile::last_run_id_of(&entry.name)?;
+            Some((last, kept.contains(path), Reverse(path)))
+        });
+        kept.extend(ids.max().map(|(.., Reverse(path))| path.clone()));
+        files.retain(|(path, _)| !kept.contains(path));
+        for (path, entry) in files {
             if entry.name.ends_with(".parquet") {
                 if !is_damaged && (dropped.contains(&path) || self.is_old(&entry)) {
                     report.num_files += 1;

@@ -155,6 +155,9 @@ pub(in crate::archive) fn restore(
         let removed = before.difference(&after).map(|&path| path.to_owned()).collect();
         let added = files.iter().filter(|file| !before.contains(&*file.path)).cloned().collect();
         next.replace(&removed, added);
+        // Adopted files may have other names.
+        let last = next.files.iter().map(|file| u64::from(file.last_run_id) + 1).max();
+        next.next_run_id = next.next_run_id.max(last.unwrap_or_default());
         // A change that was prepared before may depend on runs that are gone.
         next.unlisted_before = next.unlisted_before.max(Some(clock::text(storage.now())));
         cancel.check()?;

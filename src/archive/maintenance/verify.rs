@@ -35,7 +35,7 @@ pub struct VerifyReport {
     pub num_runs: u64,
     /// The number of steps in the newest version.
     pub num_steps: u64,
-    /// The number of unreferenced data files. They are harmless, and `expire` removes them.
+    /// The number of unreferenced data files. They are harmless. `expire` removes them, except the one with the highest run ids.
     pub unnamed_files: u64,
 }
 

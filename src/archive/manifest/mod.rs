@@ -88,7 +88,7 @@ pub(crate) struct Manifest {
     /// The older versions that the last expiry certainly kept, because they were tagged.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub(crate) kept_versions: Vec<u64>,
-    /// Files that were written before this time, and that no earlier version lists, are removed.
+    /// Files that were written before this time, and that no earlier version lists, may be removed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) unlisted_before: Option<String>,
     /// The first run id that is not assigned.

@@ -378,11 +378,13 @@ fn a_tagged_version_survives_a_power_failure() {
 
 #[test]
 fn the_copy_of_a_run_that_was_in_a_version_is_adopted() {
-    adopts_run_3(true);
-    adopts_run_3(false);
+    adopts_the_committed_copy(true);
+    adopts_the_committed_copy(false);
 }
 
-fn adopts_run_3(is_annotated: bool) {
+/// Writers ingest the same run. One is interrupted before it commits, and leaves its copy under a higher id if the committed
+/// copy is annotated, or else under a lower id.
+fn adopts_the_committed_copy(is_annotated: bool) {
     let (files, folder, cancel) = (RunFiles::new(), tempfile::tempdir().unwrap(), CancellationToken::never());
     let open_copy = |name: &str| {
         let path = folder.path().join(name);
@@ -392,9 +394,12 @@ fn adopts_run_3(is_annotated: bool) {
         let paths = files.files[range].iter().map(|(path, _)| path);
         archive.ingest(paths, &IngestOptions::default().with_workers(1), &(), cancel).unwrap();
     };
-    let copy = |from: &str, to: &str, folders: &[&str]| {
+    let copy = |from: &str, to: &str, folders: &[&str], prefix: &str| {
         for entry in folders.iter().flat_map(|name| std::fs::read_dir(folder.path().join(from).join(name)).unwrap()) {
             let path = entry.unwrap().path();
+            if !path.file_name().unwrap().to_str().unwrap().starts_with(prefix) {
+                continue;
+            }
             let target = folder.path().join(to).join(path.strip_prefix(folder.path().join(from)).unwrap());
             std::fs::create_dir_all(target.parent().unwrap()).unwrap();
             std::fs::copy(&path, target).unwrap();
@@ -402,14 +407,20 @@ fn adopts_run_3(is_annotated: bool) {
     };
     let (mut archive, _) = open_copy("games.a2");
     ingest(&mut archive, 0..2);
-    // The writer of run 2 is interrupted before it commits.
-    copy("games.a2", "interrupted.a2", &[VERSIONS_FOLDER, "runs", "steps"]);
-    ingest(&mut open_copy("interrupted.a2").0, 2..3);
-    copy("interrupted.a2", "games.a2", &["runs", "steps"]);
-    // Another writer commits the same run as run 3, with run 4.
-    ingest(&mut archive, 2..4);
+    copy("games.a2", "interrupted.a2", &[VERSIONS_FOLDER, "runs", "steps"], "");
+    let (mut interrupted, _) = open_copy("interrupted.a2");
+    let (committed_id, interrupted_id) = if is_annotated { (2, 4) } else { (3, 2) };
+    if is_annotated {
+        ingest(&mut archive, 2..4);
+        ingest(&mut interrupted, 4..6);
+    }
+    ingest(&mut interrupted, 2..3);
+    copy("interrupted.a2", "games.a2", &["runs", "steps"], &format!("{interrupted_id:010}-"));
+    if !is_annotated {
+        ingest(&mut archive, 2..4);
+    }
     let columns: [(&str, ArrayRef); 2] = [
-        ("run_id", Arc::new(UInt32Array::from(vec![3; 3]))),
+        ("run_id", Arc::new(UInt32Array::from(vec![committed_id; 3]))),
         ("step_index", Arc::new(UInt32Array::from(vec![0, 1, 2]))),
     ];
     let rows = RecordBatch::try_from_iter(columns).unwrap();
@@ -425,7 +436,9 @@ fn adopts_run_3(is_annotated: bool) {
     let restored = Archive::open(&path).unwrap();
     let ranges = restored.manifest.files.iter().map(|file| (file.table.name(), file.first_run_id, file.last_run_id));
     let ranges: BTreeSet<_> = ranges.collect();
-    let expected = [("annotations", 3, 3), ("runs", 0, 1), ("runs", 3, 4), ("steps", 0, 1), ("steps", 3, 4)];
+    let (first, last) = (committed_id, committed_id + 1);
+    let expected =
+        [("annotations", first, first), ("runs", 0, 1), ("runs", first, last), ("steps", 0, 1), ("steps", first, last)];
     assert_eq!(ranges, expected.into_iter().filter(|(table, ..)| is_annotated || *table != "annotations").collect());
 }
 
