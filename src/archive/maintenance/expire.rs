@@ -18,7 +18,6 @@ use crate::system::clock;
 use crate::system::publish::Staged;
 use chrono::DateTime;
 use derive_setters::Setters;
-use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, SystemTime};
 use tracing::info;
@@ -216,12 +215,13 @@ impl Sweep<'_> {
         let kept_tag = |(name, version): (String, u64)| kept_numbers.contains(&version).then_some(name);
         report.tags = tags.into_iter().filter_map(kept_tag).collect();
         // Interrupted writers and lost versions leave ids that only the names of files record. The file with the highest ids
-        // stays until a version has higher ids.
+        // stays until a version has higher ids: of equal ones, a file of a version, or else of steps, which `restore` does
+        // not adopt without their runs.
         let ids = files.iter().filter_map(|(path, entry)| {
             let last = DataFile::last_run_id_of(&entry.name)?;
-            Some((last, kept.contains(path), Reverse(path)))
+            Some((last, kept.contains(path), path))
         });
-        kept.extend(ids.max().map(|(.., Reverse(path))| path.clone()));
+        kept.extend(ids.max().map(|(.., path)| path.clone()));
         files.retain(|(path, _)| !kept.contains(path));
         for (path, entry) in files {
             if entry.name.ends_with(".parquet") {

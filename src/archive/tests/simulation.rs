@@ -443,6 +443,31 @@ fn adopts_the_committed_copy(is_annotated: bool) {
 }
 
 #[test]
+fn ids_of_dropped_versions_are_not_given_again() {
+    let (files, folder, cancel) = (RunFiles::new(), tempfile::tempdir().unwrap(), CancellationToken::never());
+    let path = folder.path().join("games.a2");
+    let ingest = |range: std::ops::Range<usize>| {
+        let mut archive = Archive::open(&path).unwrap();
+        let paths = files.files[range].iter().map(|(path, _)| path);
+        archive.ingest(paths, &IngestOptions::default().with_workers(1), &(), cancel).unwrap();
+    };
+    Archive::create(&path, Phases::default()).unwrap().tag("kept", None).unwrap();
+    ingest(0..2);
+    restore::restore(&Archive::open(&path).unwrap().storage, Some(1), false, cancel).unwrap();
+    let mut archive = Archive::open(&path).unwrap();
+    let options = ExpireOptions::default().with_older_than(Duration::ZERO).with_grace(Duration::ZERO);
+    archive.expire(&options, cancel).unwrap();
+    // Only these manifests say that the ids 0 and 1 were given.
+    for version in 3..=archive.version() {
+        std::fs::write(path.join(manifest_path(version)), "torn").unwrap();
+    }
+    let report = restore::restore(&archive.storage, None, false, cancel).unwrap();
+    assert_eq!((report.version, report.adopted_runs), (1, 0));
+    ingest(0..1);
+    assert_eq!(Archive::open(&path).unwrap().manifest.files[0].first_run_id, 2);
+}
+
+#[test]
 fn a_seed_gives_the_same_history_again() {
     let files = RunFiles::new();
     let history = |seed| simulate(seed, Some(Mistake::VersionsReplaced), &files).err();
