@@ -415,7 +415,7 @@ def test_tasks_are_cancelled_with_the_query(archive: a2store.Archive) -> None:
     executor = Scripted(stuck, pool_size=1)
     try:
         with pytest.raises(a2store.QueryLimitError, match="time"):
-            list(planned(archive, DIVIDED[6], 0.5).on(executor, tasks=4))
+            list(planned(lambda seconds: archive.sql(DIVIDED[6], time_limit=seconds), 0.5).on(executor, tasks=4))
         # The first task has ended, and the second one has the worker. The others wait, so they are cancelled soon.
         eventually(lambda: any(future.cancelled() for future in executor.futures))
     finally:

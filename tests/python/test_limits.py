@@ -205,7 +205,7 @@ def test_time(archive: a2store.Archive, result: str, seconds: float) -> None:
 
 
 def test_the_time_limit_applies_to_each_result(archive: a2store.Archive) -> None:
-    query = planned(archive, CROSS, 0.1)
+    query = planned(lambda seconds: archive.sql(CROSS, time_limit=seconds), 0.1)
     for _ in range(3):
         with pytest.raises(a2store.QueryLimitError) as caught:
             query.explain(analyze=True)
@@ -364,12 +364,15 @@ def test_a_dropped_stream_ends_the_work(archive: a2store.Archive, tmp_path: Path
 
 NO_ROWS = r"""
 import os, random, sys
+sys.path.insert(0, sys.argv[3])
 import a2store
+from threads import planned
 archive = a2store.Archive.open(sys.argv[1])
 # Each row takes milliseconds, because partial matches grow with every character, and no row matches.
 bits = "".join(random.Random(1).choices("01", k=4000))
 never = " OR ".join(f"regexp_like(CAST(board AS VARCHAR) || $1, '1[01]{{{200 + i}}}\\p{{Greek}}')" for i in range(40))
-query = archive.sql(f"SELECT board, run_id, step_index FROM steps WHERE {never}", [bits], time_limit=0.1)
+sql = f"SELECT board, run_id, step_index FROM steps WHERE {never}"
+query = planned(lambda seconds: archive.sql(sql, [bits], time_limit=seconds), 0.1)
 for path in (sys.argv[2] + "/table.npy", None):
     try:
         query.materialize(path=path, progress=False)
@@ -383,9 +386,9 @@ os._exit(0)
 
 def test_a_query_without_rows_is_stopped(archive: a2store.Archive, tmp_path: Path) -> None:
     """No row ever arrives, so the limit must be checked while the query waits for rows."""
-    done = python("-c", NO_ROWS, archive.path, tmp_path)
+    done = python("-c", NO_ROWS, archive.path, tmp_path, Path(__file__).parent)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.count("the query exceeded its limit of time: 0.1 s allowed") == 2
+    assert done.stdout.count("the query exceeded its limit of time: ") == 2
     assert list(tmp_path.iterdir()) == []
 
 
@@ -393,8 +396,9 @@ REPEATED = """
 import os, sys
 sys.path.insert(0, sys.argv[2])
 import a2store
-from threads import comes_to_rest
-query = a2store.Archive.open(sys.argv[1]).sql(sys.argv[3], time_limit=0.02)
+from threads import comes_to_rest, planned
+archive = a2store.Archive.open(sys.argv[1])
+query = planned(lambda seconds: archive.sql(sys.argv[3], time_limit=seconds), 0.02)
 for _ in range(12):
     try:
         query.explain(analyze=True)

@@ -49,7 +49,8 @@ def test_threads_share_a_query(archive: a2store.Archive, options: dict[str, Any]
 def test_the_end_of_a_query_disturbs_no_other(archive: a2store.Archive) -> None:
     """Ending at a time limit retires the threads that other queries run on."""
     expected = pa.table(archive.sql(SORTED))
-    endless = planned(archive, f"SELECT a.board + b.board AS x FROM {ENDLESS} ORDER BY x", 0.05)
+    sql = f"SELECT a.board + b.board AS x FROM {ENDLESS} ORDER BY x"
+    endless = planned(lambda seconds: archive.sql(sql, time_limit=seconds), 0.05)
 
     def end(_: int) -> str:
         with pytest.raises(a2store.QueryLimitError) as caught:

@@ -24,11 +24,11 @@ def eventually(happens: Callable[[], bool], what: str = "what was waited for", s
         time.sleep(POLL)
 
 
-def planned(archive: a2store.Archive, sql: str, seconds: float) -> a2store.Query:
+def planned(plan: Callable[[float], a2store.Query], seconds: float) -> a2store.Query:
     """Return a query with a time limit that is enough to plan it, at least ``seconds``."""
     with suppress(a2store.QueryLimitError):
-        return archive.sql(sql, time_limit=seconds)
-    return planned(archive, sql, 2 * seconds)
+        return plan(seconds)
+    return planned(plan, 2 * seconds)
 
 
 def others() -> dict[str, tuple[str, ...]]:
