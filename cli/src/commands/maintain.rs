@@ -163,7 +163,9 @@ pub(crate) fn verify(args: &VerifyArgs, quiet: bool) -> Result<u8> {
     text +=
         &format!(": {versions} versions, {files} files ({bytes}), {runs} runs and {steps} steps at version {version}");
     if report.unnamed_files > 0 {
-        text += &format!("\nunreferenced files: {}; they are harmless", count(report.unnamed_files));
+        let files = count(report.unnamed_files);
+        text +=
+            &format!("\nunreferenced files: {files}; `expire` removes them, except the one with the highest run ids");
     }
     print_report(args.work.json, &report, [], &text)?;
     Ok(u8::from(!report.problems.is_empty()))
