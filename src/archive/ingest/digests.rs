@@ -14,25 +14,10 @@ use crate::system::process::lock;
 use arrow::array::AsArray;
 use arrow::datatypes::Int64Type;
 use std::collections::HashSet;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Mutex;
 
 /// A set of the keys of digests and games. It takes 34 to 68 bytes of memory per run.
-pub(in crate::archive) type Digests = HashSet<u128, BuildHasherDefault<KeyHasher>>;
-
-/// A hasher that returns the low half of a key. Keys are random already: parts of digests, and hashes of games.
-#[derive(Default)]
-pub(in crate::archive) struct KeyHasher(u64);
-
-impl Hasher for KeyHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, key: &[u8]) {
-        self.0 = key.first_chunk().copied().map_or(0, u64::from_le_bytes);
-    }
-}
+pub(in crate::archive) type Digests = HashSet<u128>;
 
 /// The digests that one ingest kept for the next.
 #[derive(Default)]
