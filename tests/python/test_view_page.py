@@ -747,16 +747,21 @@ def test_keys_of_positions(view: Explorer) -> None:
     def turned(symmetry: int) -> str:
         return "".join(digits[place - 1] for place in duck.PLACES[symmetry])
 
+    def wait_board(board: str) -> None:
+        view.wait_hash(f"#/position/{board}")
+        # The page handles a new address shortly after the address has changed.
+        eventually(lambda: view.js("return document.querySelector('#board-text').value"), board)
+
     view.open(f"#/position/{digits}")
     view.find(".position-content p")
     # Turn, undo, mirror, and the least of the eight boards.
     for key, board in [("r", turned(1)), ("u", digits), ("m", turned(4)), ("u", digits)]:
         view.press(key)
-        view.wait_hash(f"#/position/{board}")
+        wait_board(board)
     eventually(lambda: "Not in the archive" in (view.text(".found") or ""), True)
     eventually(lambda: view.js("return document.querySelector('.board-tools button:last-child').disabled"), False)
     view.press("c")
-    view.wait_hash(f"#/position/{min(turned(symmetry) for symmetry in range(8))}")
+    wait_board(min(turned(symmetry) for symmetry in range(8)))
     view.press("/")
     assert view.js("return document.activeElement.id") == "board-text"
     # Keys in a field are text.
