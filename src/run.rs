@@ -398,7 +398,7 @@ fn legal_up_to_32768(board: WideBoard) -> u8 {
 impl RunBuilder {
     /// Adds a step. Without branches, its legality mask is computed by the rules. With branches, the value of an
     /// illegal move becomes 0.0.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, board: impl Into<WideBoard>, chosen: Move, branches: Option<Branches>) {
         let board = board.into();
         let (values, legal) = match branches {
@@ -427,7 +427,7 @@ impl RunBuilder {
     ///
     /// # Errors
     /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if the index is not above the index of the last step.
-    #[inline]
+    #[inline(always)]
     pub fn push_step(&mut self, step: RunStep) -> Result<()> {
         let place = self.boards.len() as u32;
         if step.index != place || !self.step_indices.is_empty() {

@@ -92,12 +92,14 @@ impl WideBoard {
 
     /// Returns the mask of the cells that hold 65,536.
     #[must_use]
+    #[inline(always)]
     pub const fn tile_65536_mask(self) -> u16 {
         self.mask
     }
 
     /// Returns the board, if it has no tile of 65,536.
     #[must_use]
+    #[inline(always)]
     pub fn narrow(self) -> Option<Board> {
         (self.mask == 0).then_some(self.board)
     }

@@ -60,7 +60,6 @@ pub use pack::{
 };
 pub use packdat::{PackDat, PackDatWriter};
 pub use registry::SourceFormat;
-pub(crate) use rows::WideStep;
 pub(crate) use run_file::PREFIX_LEN;
 pub use run_file::{RunFormat, decode_run, encode_run, read_run};
 pub(crate) use session::SessionRun;

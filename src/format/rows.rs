@@ -3,7 +3,6 @@
 use crate::board::{Board, Move};
 use crate::error::{Error, Result};
 use crate::run::{Branches, Run, RunMeta, RunStep};
-use crate::step::{NO_MOVE, Step};
 
 /// Builds a run from its decoded rows, in order. A row has `stride` bytes.
 ///
@@ -47,7 +46,7 @@ pub(in crate::format) fn row_branches(step: &RunStep) -> Result<(Move, u8, [f32;
 
 /// Returns the step in such a row. `fields` are the name of the mask, and the offsets of move and mask in the row. A
 /// row has no branches if its mask is empty, or has only the chosen move although the rules allow another one.
-#[inline]
+#[inline(always)]
 pub(in crate::format) fn row_step(
     index: u32,
     board: Board,
@@ -71,50 +70,4 @@ pub(in crate::format) fn row_step(
 pub(in crate::format) fn known_move(step: &RunStep) -> Result<Move> {
     let found = || format!("an unknown move at step {}", step.index);
     step.chosen.ok_or_else(|| Error::argument("run", "a run without unknown moves", found()))
-}
-
-/// A step with all that a [`Step`] cannot hold. The [`Step`] has the board's nibbles, and an index of at most 65,535.
-#[derive(Clone, Copy, Debug, Default, bytemuck::Pod, bytemuck::Zeroable)]
-#[repr(C)]
-pub(crate) struct WideStep {
-    pub(crate) step: Step,
-    pub(crate) step_index: u32,
-    pub(crate) tile_65536_mask: u16,
-    padding: [u8; 2],
-}
-
-impl WideStep {
-    /// Returns the row of a step of the run with this id.
-    #[inline]
-    pub(crate) fn from_step(run_id: u64, step: &RunStep) -> Result<WideStep> {
-        let index = step.index.min(u32::from(u16::MAX));
-        let narrow = RunStep { board: step.board.board().into(), index, ..*step };
-        let mut row = WideStep {
-            step: Step::from_step(run_id, &narrow)?,
-            step_index: step.index,
-            tile_65536_mask: step.board.tile_65536_mask(),
-            padding: [0; 2],
-        };
-        if step.branches.is_none() && row.tile_65536_mask != 0 {
-            row.step.ev_legal = step.board.legal_moves();
-        }
-        Ok(row)
-    }
-}
-
-impl Step {
-    /// Returns the row of a step of the run with this id.
-    #[inline]
-    pub(crate) fn from_step(run_id: u64, step: &RunStep) -> Result<Step> {
-        let run_id = u32::try_from(run_id).map_err(|_| Error::argument("run_id", "at most 4294967295", run_id))?;
-        let step_index = u16::try_from(step.index)
-            .map_err(|_| Error::argument("step_index", "at most 65535 in a row", step.index))?;
-        let board = step.narrow_board()?;
-        let (ev_values, ev_legal) = match step.branches {
-            Some(Branches { values, legal }) => (values, legal),
-            None => ([f32::NAN; 4], board.legal_moves()),
-        };
-        let chosen = step.chosen.map_or(NO_MOVE, |chosen| chosen as u8);
-        Ok(Step { board, ev_values, run_id, step_index, chosen, ev_legal })
-    }
 }

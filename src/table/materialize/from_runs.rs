@@ -5,9 +5,10 @@ mod tests;
 
 use crate::error::{Error, Result};
 use crate::format::{
-    Container, PackReader, ReadRun, RunInput, RunSource, Session, SourceFormat, WideStep, each_window, runs_of_pack,
+    Container, PackReader, ReadRun, RunInput, RunSource, Session, SourceFormat, each_window, runs_of_pack,
 };
 use crate::run::Run;
+use crate::step::{NO_MOVE, Step};
 use crate::system::cancellation::CancellationToken;
 use crate::system::progress::Progress;
 use crate::table::materialize::materialize_options::ChosenEv;
@@ -15,11 +16,12 @@ use crate::table::rows::layout::RowLayout;
 use crate::table::rows::memory::memory_limit;
 use crate::table::rows::row_output::RowMemory;
 use crate::table::rows::runs::{RunFacts, Runs};
-use crate::table::rows::wide::{WideColumns, WideOffsets};
+use crate::table::rows::wide::{MAX_STEP_INDEX, WideColumns, WideOffsets};
 use crate::table::step_table::StepTable;
 use derive_setters::Setters;
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};
+use std::slice::ChunksExactMut;
 use std::sync::Arc;
 
 /// The options for loading runs into a table.
@@ -178,10 +180,9 @@ impl RunRows {
     fn append(&mut self, runs: &[(u32, Run)]) -> Result<()> {
         let (stride, offsets) = (self.layout.stride(), WideOffsets::of(&self.layout));
         let mut num_steps = 0;
-        for (run_id, run) in runs {
+        for (_, run) in runs {
             self.columns.check(run)?;
             num_steps += run.num_steps();
-            self.facts.push(*run_id, run.meta().max_score, run.game(), run.meta().engine.clone());
         }
         let mut rest = self.memory.extend(num_steps.saturating_mul(stride))?;
         let mut parts = Vec::with_capacity(runs.len());
@@ -191,17 +192,34 @@ impl RunRows {
             rest = after;
         }
         let chosen_ev = self.chosen_ev;
-        parts.into_par_iter().try_for_each(|(run_id, run, rows)| {
-            rows.chunks_exact_mut(stride).zip(run.steps()).try_for_each(|(row, step)| {
-                let mut step = WideStep::from_step(run_id.into(), &step)?;
-                let chosen = step.step.ev_values.get_mut(usize::from(step.step.chosen));
-                // A step without values has four NaNs.
-                if let (ChosenEv::One, Some(value)) = (chosen_ev, chosen.filter(|value| !value.is_nan())) {
-                    *value = 1.0;
-                }
-                offsets.write(&step, row);
-                Ok(())
-            })
-        })
+        let written = parts.into_par_iter().map(|(run_id, run, rows)| {
+            write_steps(run_id, run, chosen_ev, offsets, rows.chunks_exact_mut(stride));
+            (run_id, run.meta(), run.game())
+        });
+        for (run_id, meta, game) in written.collect::<Vec<_>>() {
+            self.facts.push(run_id, meta.max_score, game, meta.engine.clone());
+        }
+        Ok(())
+    }
+}
+
+/// Writes the steps of a run to rows.
+fn write_steps(run_id: u32, run: &Run, chosen_ev: ChosenEv, offsets: WideOffsets, rows: ChunksExactMut<'_, u8>) {
+    let (masks, indices) = (run.tile_65536_masks(), run.step_indices());
+    let mut unknown_moves = run.unknown_moves().iter().peekable();
+    let columns = run.boards().iter().zip(run.moves()).zip(run.ev_values()).zip(run.ev_legal()).enumerate();
+    for (row, (place, (((&board, &chosen), &ev_values), &ev_legal))) in rows.zip(columns) {
+        let is_unknown = unknown_moves.next_if(|&&next| next as usize == place).is_some();
+        let chosen = if is_unknown { NO_MOVE } else { chosen as u8 };
+        let index = indices.map_or(place as u32, |indices| indices[place]);
+        let step_index = index.min(MAX_STEP_INDEX) as u16;
+        let mut step = Step { board, ev_values, run_id, step_index, chosen, ev_legal };
+        // A step without values has four NaNs.
+        if let (ChosenEv::One, Some(value)) = (chosen_ev, step.ev_values.get_mut(usize::from(chosen)))
+            && !value.is_nan()
+        {
+            *value = 1.0;
+        }
+        offsets.write(&step, masks.map_or(0, |masks| masks[place]), index, row);
     }
 }

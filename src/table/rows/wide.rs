@@ -6,9 +6,8 @@
 //! | `step_index` | uint32 | steps above 65,535; it replaces the field of this name, which is then at most 65,535 |
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::WideStep;
 use crate::run::Run;
-use crate::step::STEP_SIZE;
+use crate::step::{STEP_SIZE, Step};
 use crate::table::rows::element::ElementType;
 use crate::table::rows::layout::{ExtraField, RowLayout};
 use crate::table::rows::step_column::{STEP_INDEX, TILE_MASK};
@@ -80,14 +79,15 @@ impl WideOffsets {
         WideOffsets { mask: offset(TILE_MASK), step_index: offset(STEP_INDEX) }
     }
 
-    /// Writes a step to the row's fields and to these columns.
-    pub(in crate::table) fn write(self, step: &WideStep, row: &mut [u8]) {
-        row[..STEP_SIZE].copy_from_slice(bytemuck::bytes_of(&step.step));
+    /// Writes a step to the row's fields, and its mask and index to these columns.
+    #[inline]
+    pub(in crate::table) fn write(self, step: &Step, tile_65536_mask: u16, step_index: u32, row: &mut [u8]) {
+        row[..STEP_SIZE].copy_from_slice(bytemuck::bytes_of(step));
         if let Some(offset) = self.mask {
-            row[offset..offset + 2].copy_from_slice(&step.tile_65536_mask.to_le_bytes());
+            row[offset..offset + 2].copy_from_slice(&tile_65536_mask.to_le_bytes());
         }
         if let Some(offset) = self.step_index {
-            row[offset..offset + 4].copy_from_slice(&step.step_index.to_le_bytes());
+            row[offset..offset + 4].copy_from_slice(&step_index.to_le_bytes());
         }
     }
 }
