@@ -24,7 +24,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfil
 help:
 	@echo 'make demo    simulate, ingest, query, materialize and serve generated games'
 	@echo 'make check   before each commit: formatting, ruff, the unit tests and the quick Python tests, in a minute'
-	@echo 'make test    before each push: the whole suite, Rust and Python, in about ten minutes; WORKERS=3 processes'
+	@echo 'make test    before each push: the whole suite, Rust and Python, in six to eight minutes; WORKERS=3 processes'
 	@echo 'make torture before each release: the long tests of kills, failures and power loss'
 	@echo 'make build   the command and the extension module'
 	@echo 'make lint    formatting, clippy, links in the documentation, ruff, mypy, stubs'

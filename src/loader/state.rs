@@ -16,6 +16,8 @@ pub struct LoaderState {
     pub archive: String,
     /// The archive's version; 0 for other rows.
     pub archive_version: u64,
+    /// The hash of the query; empty for other rows. Another query with the same rows fits the state.
+    pub query: String,
     /// The table's [`fingerprint`](crate::StepTable::fingerprint).
     pub rows: String,
     /// The table's number of rows.
@@ -46,11 +48,12 @@ impl Loader {
     #[must_use]
     pub fn state(&self) -> LoaderState {
         let (epoch, position) = self.position.newest();
-        let Origin { archive, version: archive_version } = self.rows.origin();
+        let Origin { archive, version: archive_version, query } = self.rows.origin();
         LoaderState {
             version: STATE_VERSION,
             archive,
             archive_version,
+            query,
             rows: self.rows.fingerprint().to_string(),
             num_rows: self.rows.num_rows(),
             num_samples: self.position.share().num_rows,
@@ -81,14 +84,14 @@ impl Loader {
         ];
         for (field, expected, found) in fields {
             if expected != found {
-                // Other rows are usually those of another version.
-                let of_version = |state: &LoaderState, value: String| match state.archive_version {
+                // Other rows are usually those of another version or query.
+                let with_origin = |state: &LoaderState, value: String| match state.archive_version {
                     version if version > 0 && field.ends_with("rows") => {
-                        format!("{value} (version {version} of the archive)")
+                        format!("{value} (version {version} of the archive, query {})", state.query)
                     }
                     _ => value,
                 };
-                let (expected, found) = (of_version(&own, expected), of_version(state, found));
+                let (expected, found) = (with_origin(&own, expected), with_origin(state, found));
                 return Err(ErrorKind::StateMismatch { field, expected, found }.into());
             }
         }

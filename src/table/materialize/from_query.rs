@@ -219,7 +219,8 @@ impl Materializer<'_> {
         };
         let is_changed = recoding.is_needed() || !is_sorted;
         let change: Option<FinalChange<'_>> = if is_changed { Some(&change) } else { None };
-        output?.into_table(layout.clone(), Runs::of_archive(self.query.archive()), change, self.cancel)
+        let runs = Runs::of_archive(self.query.archive(), self.query.hash());
+        output?.into_table(layout.clone(), runs, change, self.cancel)
     }
 
     /// Writes each partition's rows directly to their final place.

@@ -12,11 +12,13 @@ use std::sync::{Arc, OnceLock};
 /// The game of a run without steps.
 const NO_GAME: i64 = -1;
 
-/// The archive and the version that rows come from; an empty id and 0 for other rows.
+/// The archive, the version and the query that rows come from; empty and 0 for other rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Origin {
     pub(crate) archive: String,
     pub(crate) version: u64,
+    /// The hash of the query.
+    pub(crate) query: String,
 }
 
 /// The runs that a table's rows may belong to, and the thresholds of the game phases.
@@ -50,9 +52,9 @@ pub(in crate::table) struct RunFacts {
 }
 
 impl Runs {
-    pub(in crate::table) fn of_archive(archive: &Archive) -> Runs {
+    pub(in crate::table) fn of_archive(archive: &Archive, query: String) -> Runs {
         let source = RunsSource::Archive(archive.clone());
-        let origin = Origin { archive: archive.id().to_owned(), version: archive.version() };
+        let origin = Origin { archive: archive.id().to_owned(), version: archive.version(), query };
         Runs { phases: Some(archive.phases()), origin, source, facts: OnceLock::new() }
     }
 
