@@ -13,7 +13,7 @@ use crate::query::tasks::Division;
 use datafusion::common::Result as DataFusionResult;
 use datafusion::datasource::physical_plan::FileGroup;
 use datafusion::execution::{SessionState, TaskContext};
-use datafusion::logical_expr::{FetchType, LogicalPlan, SkipType};
+use datafusion::logical_expr::{FetchType, LogicalPlan, SkipType, SortExpr};
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use datafusion::prelude::SessionContext;
@@ -73,7 +73,7 @@ pub(in crate::query) async fn plan(
 }
 
 /// Returns the skip, the fetch and the input of a top-level LIMIT, if the input consists of scans, filters,
-/// projections and sorts only.
+/// projections and sorts by run and step only. A sort by other columns does not keep the partitions.
 fn row_by_row(plan: &LogicalPlan) -> DataFusionResult<Option<(usize, Option<usize>, &LogicalPlan)>> {
     let (skip, fetch, input) = match plan {
         LogicalPlan::Limit(limit) => match (limit.get_skip_type()?, limit.get_fetch_type()?) {
@@ -87,12 +87,18 @@ fn row_by_row(plan: &LogicalPlan) -> DataFusionResult<Option<(usize, Option<usiz
         node = match node {
             LogicalPlan::Projection(projection) => &projection.input,
             LogicalPlan::Filter(filter) => &filter.input,
-            LogicalPlan::Sort(sort) if sort.fetch.is_none() => &sort.input,
+            LogicalPlan::Sort(sort) if sort.fetch.is_none() && sort.expr.iter().all(is_by_key) => &sort.input,
             LogicalPlan::SubqueryAlias(alias) => &alias.input,
             LogicalPlan::TableScan(_) => return Ok(Some((skip, fetch, input))),
             _ => return Ok(None),
         };
     }
+}
+
+/// Returns whether the rows of a table may have this order already.
+fn is_by_key(sort: &SortExpr) -> bool {
+    let name = sort.expr.try_as_col().map(|column| column.name.as_str());
+    sort.asc && name.is_some_and(|name| ["model", "run_id", "step_index"].contains(&name))
 }
 
 /// Makes a plan with one partition per row group; `None` if a node does not keep their order.
