@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::step::{STEP_SIZE, Step};
 use crate::system::cancellation::CancellationToken;
 use crate::table::gather::take::TableRows;
-use crate::table::rows::runs::RunFacts;
+use crate::table::rows::runs::TableRunFacts;
 use crate::table::rows::selection::Selection;
 use crate::table::rows::threads::in_parts;
 use crate::table::step_table::{StepTable, within};
@@ -55,7 +55,7 @@ impl StepTable {
         };
         let run = |run_id: u32| {
             run_ids.as_ref().is_none_or(|ids| ids.binary_search(&run_id).is_ok())
-                && facts.as_ref().is_none_or(|facts: &Arc<RunFacts>| {
+                && facts.as_ref().is_none_or(|facts: &Arc<TableRunFacts>| {
                     facts.get(run_id).is_some_and(|(score, engine)| {
                         min_score.is_none_or(|min| score >= min)
                             && max_score.is_none_or(|max| score <= max)

@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::system::machine::available_bytes;
 use crate::table::rows::fingerprint::Fingerprint;
 use crate::table::rows::layout::RowLayout;
-use crate::table::rows::runs::{Origin, RunFacts, Runs};
+use crate::table::rows::runs::{Origin, Runs, TableRunFacts};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -97,7 +97,7 @@ pub(in crate::table) fn footer(
     layout: &RowLayout,
     fingerprint: &Fingerprint,
     runs: &Runs,
-    facts: Option<&RunFacts>,
+    facts: Option<&TableRunFacts>,
     rows_crc32c: Option<u32>,
 ) -> Result<Vec<u8>> {
     let meta = TableMeta {
@@ -108,7 +108,7 @@ pub(in crate::table) fn footer(
         origin: runs.origin.clone(),
         rows_crc32c,
         rows_offset,
-        runs: facts.map(RunFacts::to_bytes).unwrap_or_default(),
+        runs: facts.map(TableRunFacts::to_bytes).unwrap_or_default(),
     };
     let json = serde_json::to_vec(&meta).map_err(Error::other)?;
     let mut bytes = [&json[..], &meta.runs].concat();

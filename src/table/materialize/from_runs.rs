@@ -15,7 +15,7 @@ use crate::table::materialize::materialize_options::ChosenEv;
 use crate::table::rows::layout::RowLayout;
 use crate::table::rows::memory::memory_limit;
 use crate::table::rows::row_output::RowMemory;
-use crate::table::rows::runs::{RunFacts, Runs};
+use crate::table::rows::runs::{Runs, TableRunFacts};
 use crate::table::rows::wide::{MAX_STEP_INDEX, WideColumns, WideOffsets};
 use crate::table::step_table::StepTable;
 use derive_setters::Setters;
@@ -139,7 +139,7 @@ impl StepTable {
                 layout: RowLayout::new(columns.fields().collect()),
                 chosen_ev: options.chosen_ev,
                 memory: RowMemory::up_to(u64::MAX, memory_limit(options.memory_limit))?,
-                facts: RunFacts::default(),
+                facts: TableRunFacts::default(),
             };
             let mut next = 0_u32;
             let FromRunsOptions { workers, skip_errors, .. } = *options;
@@ -172,7 +172,7 @@ struct RunRows {
     layout: RowLayout,
     chosen_ev: ChosenEv,
     memory: RowMemory,
-    facts: RunFacts,
+    facts: TableRunFacts,
 }
 
 impl RunRows {

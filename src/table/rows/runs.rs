@@ -27,7 +27,7 @@ pub(in crate::table) struct Runs {
     pub(in crate::table) phases: Option<Phases>,
     pub(in crate::table) origin: Origin,
     source: RunsSource,
-    facts: OnceLock<Arc<RunFacts>>,
+    facts: OnceLock<Arc<TableRunFacts>>,
 }
 
 /// The source of the runs, which is read on first use.
@@ -36,14 +36,14 @@ enum RunsSource {
     #[default]
     Nowhere,
     Archive(Archive),
-    /// The bytes of [`RunFacts::to_bytes`], in this file.
+    /// The bytes of [`TableRunFacts::to_bytes`], in this file.
     Bytes(Vec<u8>, PathBuf),
 }
 
 /// Score, game and engine of each run, ordered by id.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(in crate::table) struct RunFacts {
+pub(in crate::table) struct TableRunFacts {
     run_id: Vec<u32>,
     max_score: Vec<u64>,
     /// [`Run::game`](crate::Run::game); `NO_GAME` for a run without steps.
@@ -59,7 +59,7 @@ impl Runs {
     }
 
     /// Returns runs that are already known.
-    pub(in crate::table) fn of_facts(facts: RunFacts) -> Runs {
+    pub(in crate::table) fn of_facts(facts: TableRunFacts) -> Runs {
         Runs { phases: Some(Phases::default()), facts: Arc::new(facts).into(), ..Runs::default() }
     }
 
@@ -73,14 +73,14 @@ impl Runs {
     ///
     /// # Errors
     /// Any error of reading the archive; [`ErrorKind::Damaged`] if the file's bytes are invalid.
-    pub(in crate::table) fn facts(&self) -> Result<Option<Arc<RunFacts>>> {
+    pub(in crate::table) fn facts(&self) -> Result<Option<Arc<TableRunFacts>>> {
         if let Some(facts) = self.facts.get() {
             return Ok(Some(Arc::clone(facts)));
         }
         let facts = match &self.source {
             RunsSource::Nowhere => return Ok(None),
-            RunsSource::Archive(archive) => RunFacts::read(archive)?,
-            RunsSource::Bytes(bytes, path) => RunFacts::from_bytes(bytes).ok_or_else(|| ErrorKind::Damaged {
+            RunsSource::Archive(archive) => TableRunFacts::read(archive)?,
+            RunsSource::Bytes(bytes, path) => TableRunFacts::from_bytes(bytes).ok_or_else(|| ErrorKind::Damaged {
                 path: path.clone(),
                 what: "the runs of a table",
                 expected: "ids, scores, games and engines".into(),
@@ -91,9 +91,9 @@ impl Runs {
     }
 }
 
-impl RunFacts {
-    fn read(archive: &Archive) -> Result<RunFacts> {
-        let mut facts = RunFacts::default();
+impl TableRunFacts {
+    fn read(archive: &Archive) -> Result<TableRunFacts> {
+        let mut facts = TableRunFacts::default();
         archive.read_columns_of_runs(&["run_id", "max_score", "game", "engine"], |batch| {
             facts.append(batch).ok_or_else(|| {
                 let expected = "run_id, max_score, game and engine as in the schema, in the order of run_id".into();
@@ -146,9 +146,9 @@ impl RunFacts {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// Parses the result of [`to_bytes`](RunFacts::to_bytes); `None` for anything else.
-    pub(in crate::table) fn from_bytes(bytes: &[u8]) -> Option<RunFacts> {
-        let facts: RunFacts = serde_json::from_slice(bytes).ok()?;
+    /// Parses the result of [`to_bytes`](TableRunFacts::to_bytes); `None` for anything else.
+    pub(in crate::table) fn from_bytes(bytes: &[u8]) -> Option<TableRunFacts> {
+        let facts: TableRunFacts = serde_json::from_slice(bytes).ok()?;
         let lengths = [facts.max_score.len(), facts.game.len(), facts.engine.len()];
         (lengths == [facts.run_id.len(); 3] && facts.run_id.is_sorted()).then_some(facts)
     }
@@ -158,9 +158,9 @@ impl RunFacts {
 mod tests {
     use super::*;
 
-    fn facts() -> RunFacts {
+    fn facts() -> TableRunFacts {
         let engine = |k: u32| (!k.is_multiple_of(3)).then(|| format!("engine {}", k % 3));
-        RunFacts {
+        TableRunFacts {
             run_id: (0..50).map(|k| k * 2).collect(),
             max_score: (0..50).map(|k| k << 33).collect(),
             game: (0..50).map(|k| (k - 1) << 40).collect(),
@@ -171,10 +171,10 @@ mod tests {
     #[test]
     fn round_trips_through_bytes() {
         let facts = facts();
-        assert_eq!(RunFacts::from_bytes(&facts.to_bytes()).as_ref(), Some(&facts));
+        assert_eq!(TableRunFacts::from_bytes(&facts.to_bytes()).as_ref(), Some(&facts));
         assert_eq!(facts.get(4), Some((2 << 33, Some("engine 2"))));
-        let none = RunFacts::default();
-        assert_eq!(RunFacts::from_bytes(&none.to_bytes()), Some(none));
+        let none = TableRunFacts::default();
+        assert_eq!(TableRunFacts::from_bytes(&none.to_bytes()), Some(none));
     }
 
     #[test]
@@ -183,7 +183,7 @@ mod tests {
         for (old, new) in
             [("[0,2,", "[2,0,"), ("[0,2,", "[2,"), ("engine 2", "engine \"2"), ("}", ""), ("game", "games")]
         {
-            assert!(text.contains(old) && RunFacts::from_bytes(text.replacen(old, new, 1).as_bytes()).is_none());
+            assert!(text.contains(old) && TableRunFacts::from_bytes(text.replacen(old, new, 1).as_bytes()).is_none());
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::format::npy::{NpyField, header};
 use crate::loader::{LoaderOptions, Sampling};
 use crate::step::{STEP_SIZE, Step};
 use crate::table::rows::memory::Region;
-use crate::table::rows::runs::{RunFacts, Runs};
+use crate::table::rows::runs::{Runs, TableRunFacts};
 use crate::table::{ElementType, Fingerprint, RowFilter, RowLayout};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -35,7 +35,7 @@ fn table(keys: &[Key]) -> StepTable {
         row.copy_from_slice(bytemuck::bytes_of(&step));
     }
     let rows = region.freeze(keys.len() * STEP_SIZE).unwrap();
-    let mut facts = RunFacts::default();
+    let mut facts = TableRunFacts::default();
     let runs: BTreeSet<u64> = keys.iter().map(|key| key.0).collect();
     runs.iter().for_each(|&run| facts.push(run as u32, run, None, None));
     let layout = RowLayout::new(Vec::new());
