@@ -24,7 +24,7 @@ use std::sync::Arc;
 type RunIds = (u32, u32);
 
 /// An input of a join in partitions.
-pub(super) struct Cut {
+pub(super) struct PartitionedInput {
     pub(super) input: Arc<dyn ExecutionPlan>,
     /// The runs of each partition.
     pub(super) run_ids: Vec<Option<RunIds>>,
@@ -106,10 +106,10 @@ impl<'a> SortedScan<'a> {
 
     /// Returns the input in this number of partitions of about equal numbers of rows. With `other`,
     /// leaves out row groups without runs of that scan.
-    pub(super) fn cut(&self, partitions: usize, other: Option<&SortedScan<'_>>) -> DataFusionResult<Cut> {
+    pub(super) fn cut(&self, partitions: usize, other: Option<&SortedScan<'_>>) -> DataFusionResult<PartitionedInput> {
         if self.is_cut {
             let run_ids = self.groups.iter().map(|parts| bounds(parts)).collect();
-            return Ok(Cut { input: Arc::clone(self.input), run_ids });
+            return Ok(PartitionedInput { input: Arc::clone(self.input), run_ids });
         }
         let others: Option<Vec<RunIds>> = other.map(|other| other.parts().map(|(_, run_ids)| run_ids).collect());
         let is_needed = |&(_, run_ids): &(&PartitionedFile, RunIds)| {
@@ -121,7 +121,7 @@ impl<'a> SortedScan<'a> {
         let parts = self.parts().filter(is_needed).collect();
         let groups = balanced(parts, partitions, |(file, _)| num_rows(file).unwrap_or(1));
         let run_ids = groups.iter().map(|parts| bounds(parts)).collect();
-        Ok(Cut { input: self.with_groups(&groups, None)?, run_ids })
+        Ok(PartitionedInput { input: self.with_groups(&groups, None)?, run_ids })
     }
 
     /// Returns the input with one partition for each of the ranges of runs. It has all rows of these runs, and may have
