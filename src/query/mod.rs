@@ -53,8 +53,8 @@ pub use tasks::{Cluster, Engine, TaskCancel, TaskDone};
 pub use user_tables::UserTable;
 
 pub(crate) use engine::errors::query_error;
+pub(crate) use engine::execution::{Execution, Rows};
 pub(crate) use engine::limits::QueryLimits;
-pub(crate) use engine::order::{Execution, Rows};
 pub use output::json_rows::{is_board, json_rows, json_scalar, short};
 pub use output::type_names::type_name;
 pub use output::write::FirstError;

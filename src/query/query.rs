@@ -3,8 +3,8 @@
 use crate::archive::Archive;
 use crate::error::{Error, Result};
 use crate::query::engine::errors::query_error;
+use crate::query::engine::execution::{self, Execution};
 use crate::query::engine::limits::QueryLimits;
-use crate::query::engine::order::{self, Execution};
 use crate::query::engine::session;
 use crate::query::guard;
 use crate::query::options::QueryOptions;
@@ -362,7 +362,7 @@ impl Query {
         cancel: &CancellationToken,
     ) -> Result<Execution> {
         let (plan, context) = (self.plan.clone(), self.context()?);
-        let planning = async move { order::plan(&context, &plan, division).await };
+        let planning = async move { execution::plan(&context, &plan, division).await };
         block_on_unless(planning, || limits.check(cancel)).map_err(|error| limits.explain(self.archive.blame(error)))
     }
 

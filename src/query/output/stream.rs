@@ -4,8 +4,8 @@
 use crate::archive::Archive;
 use crate::error::{Error, Result};
 use crate::query::engine::errors::query_error;
+use crate::query::engine::execution::{Execution, Rows};
 use crate::query::engine::limits::QueryLimits;
-use crate::query::engine::order::{Execution, Rows};
 use crate::query::output::conform::conform;
 use crate::query::scan::partition::Partition;
 use crate::system::cancellation::CancellationToken;

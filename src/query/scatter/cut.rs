@@ -1,7 +1,7 @@
 //! The parts of a physical plan that can be divided into tasks, and their slices.
 
 use super::texts::TextKeys;
-use crate::query::engine::order::{Execution, Rows};
+use crate::query::engine::execution::{Execution, Rows};
 use crate::query::rewrites::OpaqueExec;
 use crate::query::scan::parquet_scan::{self, SortedRows, scan_of};
 use crate::query::step_join::StepJoinExec;

@@ -26,8 +26,8 @@ mod texts;
 
 use crate::error::Result;
 use crate::query::engine::errors::query_error;
+use crate::query::engine::execution::Execution;
 use crate::query::engine::limits::QueryLimits;
-use crate::query::engine::order::Execution;
 use crate::query::output::result_files::OutputFiles;
 use crate::query::query::Query;
 use crate::query::scan::archive_table::check_files;

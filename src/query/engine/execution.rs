@@ -1,4 +1,4 @@
-//! Row order: plans that keep the natural order of a table, so that a filtered scan needs no sort.
+//! The physical plan of a query, and the order in which its rows are read. A filtered scan needs no sort.
 //!
 //! In-order plans ask each scan for one partition per row group. The partitions are then in the order of
 //! `(run_id, step_index)`. If every node above the scan keeps the number of partitions and the order within
