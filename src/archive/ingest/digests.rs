@@ -21,9 +21,9 @@ pub(in crate::archive) type Digests = HashSet<u128>;
 
 /// The digests that one ingest kept for the next.
 #[derive(Default)]
-pub(in crate::archive) struct KeptDigests(Mutex<Option<Kept>>);
+pub(in crate::archive) struct KeptDigests(Mutex<Option<DigestsOfFiles>>);
 
-struct Kept {
+struct DigestsOfFiles {
     /// The files of `runs` that have these digests.
     paths: HashSet<String>,
     digests: Digests,
@@ -36,7 +36,7 @@ impl KeptDigests {
 
     /// Takes the kept digests, if the version still has all files that they were read from. Otherwise some of these
     /// runs may be gone.
-    fn take(&self, manifest: &Manifest) -> Option<Kept> {
+    fn take(&self, manifest: &Manifest) -> Option<DigestsOfFiles> {
         let paths = manifest.paths();
         lock(&self.0).take().filter(|kept| kept.paths.iter().all(|path| paths.contains(path.as_str())))
     }
@@ -45,7 +45,7 @@ impl KeptDigests {
     pub(in crate::archive) fn keep(&self, manifest: &Manifest, digests: Digests) {
         if digests.len() <= 2 * Self::MAX_RUNS {
             let paths = manifest.files(TableName::Runs).map(|file| file.path.clone()).collect();
-            *lock(&self.0) = Some(Kept { paths, digests });
+            *lock(&self.0) = Some(DigestsOfFiles { paths, digests });
         }
     }
 }
