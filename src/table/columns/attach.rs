@@ -10,7 +10,7 @@ use crate::system::progress::{Progress, Unit};
 use crate::system::publish::parent;
 use crate::system::workers;
 use crate::table::columns::array_file::ArrayFiles;
-use crate::table::columns::attached::{NO_PLACE, Places};
+use crate::table::columns::attached::{NO_PLACE, RowPlaces};
 use crate::table::columns::step_keys::{StepKey, StepKeys, key_of};
 use crate::table::files::file::absolute;
 use crate::table::rows::memory::Region;
@@ -103,11 +103,11 @@ impl StepTable {
         keys: &StepKeys,
         progress: &dyn Progress,
         cancel: &CancellationToken,
-    ) -> Result<Places> {
+    ) -> Result<RowPlaces> {
         let ranges = self.ranges();
         let (Some(first), Some(end)) = (ranges.first().map(|range| range.start), ranges.last().map(|range| range.end))
         else {
-            return Ok(Places::Shifted(0));
+            return Ok(RowPlaces::Shifted(0));
         };
         if keys.num_rows() >= NO_PLACE.into() {
             return Err(Error::argument("path", format!("less than {NO_PLACE} rows"), keys.num_rows()));
@@ -152,8 +152,8 @@ impl StepTable {
         }
         let is_shifted = |(slot, &place): (u32, &u32)| place == NO_PLACE || place.wrapping_sub(slot) == slots[0];
         match (0..).zip(slots.iter()).all(is_shifted) {
-            true => Ok(Places::Shifted(u64::from(slots[0]).wrapping_sub(first))),
-            false => Ok(Places::Listed(first, Arc::new(places.freeze(len)?))),
+            true => Ok(RowPlaces::Shifted(u64::from(slots[0]).wrapping_sub(first))),
+            false => Ok(RowPlaces::Listed(first, Arc::new(places.freeze(len)?))),
         }
     }
 

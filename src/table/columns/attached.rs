@@ -27,7 +27,7 @@ pub struct AttachedColumn {
     pub(in crate::table) values_per_row: usize,
     /// All values, row after row of the array. There is at least one shard.
     pub(in crate::table) values: Arc<[ValueShard]>,
-    pub(in crate::table) places: Places,
+    pub(in crate::table) places: RowPlaces,
 }
 
 /// The values of one file of an array.
@@ -39,7 +39,7 @@ pub(in crate::table) struct ValueShard {
 
 /// The row of the array that belongs to each row of the table.
 #[derive(Clone)]
-pub(in crate::table) enum Places {
+pub(in crate::table) enum RowPlaces {
     /// The table's row plus this number, modulo 2^64.
     Shifted(u64),
     /// A list of places, u32 each. Its first entry belongs to this row of the table. Rows without a place have
@@ -71,11 +71,11 @@ impl AttachedColumn {
             return true;
         }
         match &self.places {
-            Places::Shifted(by) => {
+            RowPlaces::Shifted(by) => {
                 let (first, last) = (rows.start.wrapping_add(*by), (rows.end - 1).wrapping_add(*by));
                 first <= last && last < num_values
             }
-            Places::Listed(first, places) => {
+            RowPlaces::Listed(first, places) => {
                 let Ok(places) = bytemuck::try_cast_slice::<u8, u32>(places.bytes()) else { return false };
                 let is_long = rows.start >= *first && rows.end - *first <= places.len() as u64;
                 is_long && places.iter().all(|&place| u64::from(place) < num_values || place == NO_PLACE)
@@ -111,8 +111,8 @@ impl AttachedColumn {
     /// If an index is out of bounds or outside of the view that the column was attached to.
     pub(in crate::table) fn gather(&self, indices: &[u64], range: Range<usize>, out: &mut [u8]) {
         match &self.places {
-            Places::Shifted(by) => self.copy(indices, range, out, |_| (), |index| index.wrapping_add(*by)),
-            Places::Listed(first, places) => {
+            RowPlaces::Shifted(by) => self.copy(indices, range, out, |_| (), |index| index.wrapping_add(*by)),
+            RowPlaces::Listed(first, places) => {
                 let places: &[u32] = bytemuck::cast_slice(places.bytes());
                 let place = |index: u64| (index - first) as usize;
                 let ahead = |index: u64| prefetch_line(places.as_ptr().wrapping_add(place(index)).cast());
@@ -190,8 +190,8 @@ impl AttachedColumn {
             }
         };
         match &self.places {
-            Places::Shifted(by) => advise(rows.start.wrapping_add(*by)..rows.end.wrapping_add(*by)),
-            Places::Listed(first, places) => {
+            RowPlaces::Shifted(by) => advise(rows.start.wrapping_add(*by)..rows.end.wrapping_add(*by)),
+            RowPlaces::Listed(first, places) => {
                 let places: &[u32] = bytemuck::cast_slice(places.bytes());
                 let places = &places[rows.start.saturating_sub(*first) as usize..];
                 let places = &places[..places.len().min((rows.end - rows.start) as usize)];

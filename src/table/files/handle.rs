@@ -10,7 +10,7 @@
 //! path of their files, and a list of places in the same way as rows.
 
 use crate::error::{Error, ErrorKind, Location, Result};
-use crate::table::columns::attached::{AttachedColumn, Places, ValueShard};
+use crate::table::columns::attached::{AttachedColumn, RowPlaces, ValueShard};
 use crate::table::files::footer::footer;
 use crate::table::files::region_location::RegionLocation;
 use crate::table::rows::element::ElementType;
@@ -59,8 +59,8 @@ impl StepTable {
         let column = |column: &AttachedColumn| {
             let value = |shard: &ValueShard| Ok((shard.first_row, shard.values.location(no_footer)?));
             let (shift, places) = match &column.places {
-                Places::Shifted(by) => (*by, None),
-                Places::Listed(first, places) => (*first, Some(places.location(no_footer)?)),
+                RowPlaces::Shifted(by) => (*by, None),
+                RowPlaces::Listed(first, places) => (*first, Some(places.location(no_footer)?)),
             };
             Ok(ColumnHandle {
                 name: column.name().to_owned(),
@@ -124,8 +124,8 @@ impl ColumnHandle {
             Ok(ValueShard { first_row: *first_row, values: location.map()? })
         };
         let places = match &self.places {
-            None => Places::Shifted(self.shift),
-            Some(places) => Places::Listed(self.shift, Arc::new(places.map()?)),
+            None => RowPlaces::Shifted(self.shift),
+            Some(places) => RowPlaces::Listed(self.shift, Arc::new(places.map()?)),
         };
         let column = AttachedColumn {
             name: self.name.as_str().into(),

@@ -22,8 +22,8 @@ fn never() -> &'static CancellationToken {
 /// Returns the memory of a table's first attached column in bytes, without its values, which are mapped.
 fn num_bytes(table: &StepTable) -> usize {
     match &table.attached()[0].places {
-        Places::Shifted(_) => 0,
-        Places::Listed(_, places) => places.bytes().len(),
+        RowPlaces::Shifted(_) => 0,
+        RowPlaces::Listed(_, places) => places.bytes().len(),
     }
 }
 
