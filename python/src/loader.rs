@@ -253,7 +253,7 @@ impl PyBatchIterator {
         let next = checking(py, |cancel| {
             let mut batches = lock(&self.batches);
             let next = match batches.as_mut() {
-                Some(batches) => batches.next_unless_cancelled(cancel)?,
+                Some(batches) => batches.next_batch(cancel)?,
                 None => None,
             };
             if next.is_none() {

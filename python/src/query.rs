@@ -82,7 +82,7 @@ impl Iterator for ArrowReader {
     type Item = Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let next = self.stream.next_unless_cancelled(&self.cancel).transpose()?;
+        let next = self.stream.next_batch(&self.cancel).transpose()?;
         Some(next.map_err(|error| {
             // A C string ends at the first null byte.
             let message = error.to_string().replace('\0', "\u{2400}");
@@ -114,7 +114,7 @@ impl PyQueryBatches {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<ArrowBatch>> {
-        let next = checking(py, |cancel| lock(&self.stream).next_unless_cancelled(cancel))?;
+        let next = checking(py, |cancel| lock(&self.stream).next_batch(cancel))?;
         Ok(next.map(|batch| ArrowBatch { batch }))
     }
 

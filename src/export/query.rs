@@ -121,7 +121,7 @@ impl Query {
         let options = CastOptions { safe: false, format_options: FormatOptions::default() };
         let mut run_ids = Vec::new();
         let mut stream = self.select(&[column])?.stream(cancel)?;
-        while let Some(batch) = stream.next_unless_cancelled(cancel)? {
+        while let Some(batch) = stream.next_batch(cancel)? {
             let ids = cast_with_options(batch.column(0), &DataType::UInt32, &options)
                 .map_err(|error| Error::argument("run_id", "integers of 32 bits", error))?;
             if ids.null_count() > 0 {

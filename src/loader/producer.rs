@@ -110,10 +110,10 @@ impl Iterator for Batches {
     ///
     /// # Panics
     /// If the memory of a batch cannot be allocated, or if the thread that makes the batches panicked.
-    /// [`next_unless_cancelled`](Batches::next_unless_cancelled) returns an error for the former. An epoch never ends
-    /// early without an error.
+    /// [`next_batch`](Batches::next_batch) returns an error if memory is missing. An epoch never ends early without an
+    /// error.
     fn next(&mut self) -> Option<Batch> {
-        self.next_unless_cancelled(CancellationToken::never()).unwrap_or_else(|error| panic!("{error}"))
+        self.next_batch(CancellationToken::never()).unwrap_or_else(|error| panic!("{error}"))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -131,7 +131,7 @@ impl Batches {
     ///
     /// # Panics
     /// If the thread that makes the batches panicked.
-    pub fn next_unless_cancelled(&mut self, cancel: &CancellationToken) -> Result<Option<Batch>> {
+    pub fn next_batch(&mut self, cancel: &CancellationToken) -> Result<Option<Batch>> {
         let mut next = None;
         if self.taken < self.num_steps {
             self.go_on_after_fork()?;

@@ -69,16 +69,16 @@ fn a_batch_is_cancelled_between_its_pieces_and_repeated_later() {
         let mut batches = loader.batches().unwrap();
         for last in 1..=3 {
             let stop = StopsAt::new(last);
-            let error = batches.next_unless_cancelled(&stop.cancel).unwrap_err();
+            let error = batches.next_batch(&stop.cancel).unwrap_err();
             assert!(matches!(error.kind(), ErrorKind::Cancelled), "{error}");
             assert_eq!((stop.asked(), loader.state().position), (last, 0));
         }
         // The work checks for cancellation only between pieces.
         let stop = StopsAt::new(4);
-        let first = batches.next_unless_cancelled(&stop.cancel).unwrap().unwrap();
+        let first = batches.next_batch(&stop.cancel).unwrap().unwrap();
         assert_eq!((stop.asked(), first.num_rows(), loader.state().position), (3, LARGE, LARGE as u64));
-        let rest = batches.next_unless_cancelled(&StopsAt::new(2).cancel).unwrap().unwrap();
-        assert!(batches.next_unless_cancelled(&StopsAt::new(1).cancel).unwrap().is_none());
+        let rest = batches.next_batch(&StopsAt::new(2).cancel).unwrap().unwrap();
+        assert!(batches.next_batch(&StopsAt::new(1).cancel).unwrap().is_none());
         let found: Vec<Key> = [first, rest].iter().flat_map(keys).collect();
         assert!(found == epoch(&small));
     }
@@ -110,7 +110,7 @@ fn cancelled_calls_lose_no_batch() {
         let mut found = Vec::new();
         // Each call may be cancelled while it waits for the other thread.
         loop {
-            match batches.next_unless_cancelled(&StopsAt::new(1).cancel) {
+            match batches.next_batch(&StopsAt::new(1).cancel) {
                 Ok(Some(batch)) => found.extend(keys(&batch)),
                 Ok(None) => break,
                 Err(error) => assert!(matches!(error.kind(), ErrorKind::Cancelled)),

@@ -26,7 +26,7 @@ impl Query {
         let by_run = run_index::describe(&self.optimized(&limits, cancel)?).map_err(query_error)?;
         let text = if analyze {
             let mut stream = self.stream_of(execution, limits);
-            while stream.next_unless_cancelled(cancel)?.is_some() {}
+            while stream.next_batch(cancel)?.is_some() {}
             DisplayableExecutionPlan::with_metrics(plan.as_ref()).indent(false).to_string()
         } else {
             DisplayableExecutionPlan::new(plan.as_ref()).indent(false).to_string()

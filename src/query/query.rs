@@ -192,7 +192,7 @@ impl Query {
     pub fn rows(&self, cancel: &CancellationToken) -> Result<RecordBatch> {
         let mut stream = self.stream(cancel)?;
         let mut batches = Vec::new();
-        while let Some(batch) = stream.next_unless_cancelled(cancel)? {
+        while let Some(batch) = stream.next_batch(cancel)? {
             batches.push(batch);
         }
         concat_batches(&stream.schema(), &batches).map_err(|error| query_error(error.into()))
@@ -255,7 +255,7 @@ impl Query {
         let mut stream = query.stream(cancel)?;
         let mut texts = BTreeSet::new();
         while texts.len() <= most
-            && let Some(batch) = stream.next_unless_cancelled(cancel)?
+            && let Some(batch) = stream.next_batch(cancel)?
         {
             let strings = cast(batch.column(0), &DataType::Utf8).map_err(|error| query_error(error.into()))?;
             texts.extend(strings.as_string::<i32>().iter().flatten().map(str::to_owned));

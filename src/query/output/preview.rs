@@ -47,7 +47,7 @@ impl Query {
     /// The errors of [`stream`](Query::stream).
     pub fn preview(&self, max_rows: usize, cancel: &CancellationToken) -> Result<Preview> {
         let mut stream = self.stream(cancel)?;
-        let batches = std::iter::from_fn(|| stream.next_unless_cancelled(cancel).transpose());
+        let batches = std::iter::from_fn(|| stream.next_batch(cancel).transpose());
         Preview::of_batches(self.schema(), batches, max_rows)
     }
 }

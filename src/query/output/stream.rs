@@ -73,8 +73,8 @@ impl QueryStream {
     /// # Errors
     /// Those of the query, and [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled) soon after `cancel` is cancelled,
     /// even while no batch arrives.
-    pub fn next_unless_cancelled(&mut self, cancel: &CancellationToken) -> Result<Option<RecordBatch>> {
-        let next = self.next_batch(cancel);
+    pub fn next_batch(&mut self, cancel: &CancellationToken) -> Result<Option<RecordBatch>> {
+        let next = self.read_batch(cancel);
         let (rows, seconds) = (self.num_rows, self.started.elapsed().as_secs_f64());
         match &next {
             Ok(Some(batch)) => {
@@ -88,7 +88,7 @@ impl QueryStream {
         next
     }
 
-    fn next_batch(&mut self, cancel: &CancellationToken) -> Result<Option<RecordBatch>> {
+    fn read_batch(&mut self, cancel: &CancellationToken) -> Result<Option<RecordBatch>> {
         while self.fetch > 0 {
             if self.running.front().is_some_and(Partition::is_foreign) {
                 return Err(Error::query("the stream was started by another process: run the query again in this one"));
@@ -138,7 +138,7 @@ impl Iterator for QueryStream {
     type Item = Result<RecordBatch>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.next_unless_cancelled(CancellationToken::never()).transpose()
+        self.next_batch(CancellationToken::never()).transpose()
     }
 }
 

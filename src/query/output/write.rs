@@ -67,7 +67,7 @@ impl QueryStream {
                 let mut writer = writer.map_err(of_parquet)?;
                 let mut num_rows = 0;
                 // As a `RecordBatchWriter`, it would turn errors of `out` into text.
-                while let Some(batch) = self.next_unless_cancelled(cancel)? {
+                while let Some(batch) = self.next_batch(cancel)? {
                     num_rows += batch.num_rows() as u64;
                     writer.write(&batch).map_err(of_parquet)?;
                 }
@@ -98,7 +98,7 @@ impl QueryStream {
         cancel: &CancellationToken,
     ) -> Result<u64> {
         let mut num_rows = 0;
-        while let Some(batch) = self.next_unless_cancelled(cancel)? {
+        while let Some(batch) = self.next_batch(cancel)? {
             num_rows += batch.num_rows() as u64;
             let batch = schema.map_or(Ok(batch.clone()), |schema| conform(batch, schema));
             batch.and_then(|batch| writer.write(&batch)).map_err(of_arrow)?;

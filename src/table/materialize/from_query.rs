@@ -298,7 +298,7 @@ impl Materializer<'_> {
         self.progress.begin("materialize", Unit::Rows, 0);
         let mut buffer = Vec::new();
         let mut num_rows = 0;
-        while let Some(batch) = stream.next_unless_cancelled(self.cancel)? {
+        while let Some(batch) = stream.next_batch(self.cancel)? {
             buffer.clear();
             reserve(&mut buffer, batch.num_rows() * self.stride())?;
             buffer.resize(batch.num_rows() * self.stride(), 0);

@@ -92,7 +92,7 @@ pub(crate) async fn rows(State(explorer): State<Arc<Explorer>>, Body(request): B
             .collect();
         let mut stream = query.stream(cancel)?;
         let (mut rows, mut has_more) = (Vec::new(), false);
-        while let Some(batch) = stream.next_unless_cancelled(cancel)? {
+        while let Some(batch) = stream.next_batch(cancel)? {
             let rest = (limit as usize).saturating_sub(rows.len());
             rows.extend(json_rows(&batch.slice(0, batch.num_rows().min(rest)))?);
             if batch.num_rows() > rest {
