@@ -104,7 +104,7 @@ impl PyStepTable {
         if !this.table.is_view() && this.table.layout().numpy_fields().any(|(field, ..)| field == name) {
             return this.__array__(py, None, None)?.get_item(name);
         }
-        let column = checking(py, |cancel| this.table.column_unless_cancelled(&name, cancel))?;
+        let column = checking(py, |cancel| this.table.column(&name, cancel))?;
         let missing = || {
             let expected = this.columns().join(", ");
             let hint = if name == "tokens" { "; batches have tokens: table[:10].tokens" } else { "" };

@@ -61,7 +61,7 @@ impl StepTable {
     ///
     /// # Errors
     /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) and [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
-    pub fn column_unless_cancelled(&self, name: &str, cancel: &CancellationToken) -> Result<Option<Batch>> {
+    pub fn column(&self, name: &str, cancel: &CancellationToken) -> Result<Option<Batch>> {
         let schema = self.table_schema(|column| column == name);
         if schema.arrow().fields().is_empty() {
             return Ok(None);
