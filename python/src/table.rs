@@ -804,7 +804,7 @@ impl PyStepTable {
         options.symmetries = symmetries;
         options.columns = columns;
         options.prefetch = prefetch;
-        let loader = checking(py, |cancel| self.table.loader_unless_cancelled(options, cancel))?;
+        let loader = checking(py, |cancel| self.table.loader_with_cancel(options, cancel))?;
         Ok(PyLoader(loader))
     }
 
@@ -834,7 +834,7 @@ impl PyStepTable {
     }
 
     fn batch(&self, py: Python<'_>, rows: &[u64]) -> PyResult<PyBatch> {
-        Ok(PyBatch::new(checking(py, |cancel| self.table.take_unless_cancelled(rows, cancel))?))
+        Ok(PyBatch::new(checking(py, |cancel| self.table.take_with_cancel(rows, cancel))?))
     }
 
     /// Returns a new structured array of all rows.

@@ -51,7 +51,7 @@ impl StepTable {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn loader(&self, options: LoaderOptions) -> Result<Loader> {
-        self.loader_unless_cancelled(options, CancellationToken::never())
+        self.loader_with_cancel(options, CancellationToken::never())
     }
 
     /// Does the same as [`loader`](StepTable::loader), but can be cancelled while it reads the table for weights or
@@ -59,7 +59,7 @@ impl StepTable {
     ///
     /// # Errors
     /// The errors of [`loader`](StepTable::loader), and [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
-    pub fn loader_unless_cancelled(&self, options: LoaderOptions, cancel: &CancellationToken) -> Result<Loader> {
+    pub fn loader_with_cancel(&self, options: LoaderOptions, cancel: &CancellationToken) -> Result<Loader> {
         options.check()?;
         let rows = TableMix::new(vec![self.clone()], options.tokens, options.columns.as_deref())?;
         let plan = SamplingPlan::new(self, &options, cancel)?;

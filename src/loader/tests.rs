@@ -90,7 +90,7 @@ fn a_take_is_cancelled_between_its_pieces() {
     let (view, _) = table.split(&HeldOut::new("val", 0.3, 0).unwrap(), CancellationToken::never()).unwrap();
     for table in [&table, &view] {
         let indices: Vec<u64> = (0..2_500_000).map(|k| k * 7 % table.num_rows()).collect();
-        let num_pieces = |stop: &StopsAt| table.take_unless_cancelled(&indices, &stop.cancel).map(|_| stop.asked());
+        let num_pieces = |stop: &StopsAt| table.take_with_cancel(&indices, &stop.cancel).map(|_| stop.asked());
         // A piece is 2^20 rows.
         assert_eq!(num_pieces(&StopsAt::new(9)).unwrap(), 2);
         let stop = StopsAt::new(1);

@@ -174,14 +174,14 @@ impl StepTable {
     /// # Errors
     /// [`ErrorKind::IndexOutOfBounds`] with the first index that is out of bounds; [`ErrorKind::OutOfMemory`].
     pub fn take(&self, indices: &[u64]) -> Result<Batch> {
-        self.take_unless_cancelled(indices, CancellationToken::never())
+        self.take_with_cancel(indices, CancellationToken::never())
     }
 
     /// Does the same as [`take`](StepTable::take), and checks for cancellation every few milliseconds.
     ///
     /// # Errors
     /// The errors of [`take`](StepTable::take), and [`ErrorKind::Cancelled`].
-    pub fn take_unless_cancelled(&self, indices: &[u64], cancel: &CancellationToken) -> Result<Batch> {
+    pub fn take_with_cancel(&self, indices: &[u64], cancel: &CancellationToken) -> Result<Batch> {
         let len = self.num_rows();
         if !take::are_below(indices, len) {
             let index = indices.iter().copied().find(|&index| index >= len).unwrap_or_default();
