@@ -23,7 +23,7 @@ pub(in crate::query) fn check(plan: &LogicalPlan) -> DataFusionResult<()> {
 
 fn check_part(part: &Expr) -> Result<()> {
     match part {
-        Expr::Cast(Cast { field, .. }) | Expr::TryCast(TryCast { field, .. }) if is_wide(field.data_type()) => {
+        Expr::Cast(Cast { field, .. }) | Expr::TryCast(TryCast { field, .. }) if is_large_fixed(field.data_type()) => {
             let why = format!("expected at most {MAX_FIXED} values in a fixed-size list");
             Err(Error::refused(format!("the type {}", field.data_type()), why))
         }
@@ -47,12 +47,12 @@ fn check_part(part: &Expr) -> Result<()> {
 /// space.
 const MAX_FIXED: i32 = 1024;
 
-fn is_wide(dtype: &DataType) -> bool {
+fn is_large_fixed(dtype: &DataType) -> bool {
     match dtype {
         DataType::FixedSizeBinary(len) => *len > MAX_FIXED,
-        DataType::FixedSizeList(field, len) => *len > MAX_FIXED || is_wide(field.data_type()),
-        DataType::List(field) | DataType::LargeList(field) => is_wide(field.data_type()),
-        DataType::Struct(fields) => fields.iter().any(|field| is_wide(field.data_type())),
+        DataType::FixedSizeList(field, len) => *len > MAX_FIXED || is_large_fixed(field.data_type()),
+        DataType::List(field) | DataType::LargeList(field) => is_large_fixed(field.data_type()),
+        DataType::Struct(fields) => fields.iter().any(|field| is_large_fixed(field.data_type())),
         _ => false,
     }
 }
