@@ -5,7 +5,7 @@ use crate::error::OrRaise;
 use crate::support::integers::U64;
 use crate::support::interrupt::checking;
 use a2store::error::Error;
-use a2store::loader::{Batches, Loader, LoaderState, Position, RankShare, Sampling, Start};
+use a2store::loader::{Batches, Loader, LoaderPosition, LoaderState, RankShare, Sampling, Start};
 use a2store::system::process::lock;
 use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -280,13 +280,13 @@ impl PyBatchIterator {
 
 /// The position of a loader written in Python, with the state machine of ``Loader``.
 #[pyclass(frozen, name = "_Position", module = "a2store")]
-pub(crate) struct PyPosition(Position);
+pub(crate) struct PyPosition(LoaderPosition);
 
 #[pymethods]
 impl PyPosition {
     #[new]
     fn new(num_rows: u64, batch_size: u64, world_size: u64, drop_last: bool, epoch: u64) -> PyPosition {
-        PyPosition(Position::new(RankShare { num_rows, batch_size, rank: 0, world_size, drop_last }, epoch))
+        PyPosition(LoaderPosition::new(RankShare { num_rows, batch_size, rank: 0, world_size, drop_last }, epoch))
     }
 
     /// The epoch of the next iteration.

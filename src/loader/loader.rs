@@ -6,7 +6,7 @@ use crate::loader::options::{LoaderOptions, Sampling};
 use crate::loader::orders::order::SamplingPlan;
 use crate::loader::orders::strata::Strata;
 use crate::loader::position::RankShare;
-use crate::loader::position::{Position, Start};
+use crate::loader::position::{LoaderPosition, Start};
 use crate::loader::producer::Batches;
 use crate::system::cancellation::CancellationToken;
 use crate::table::{StepTable, SymmetryKey, TableMix};
@@ -18,7 +18,7 @@ pub struct Loader {
     pub(in crate::loader) rows: Arc<TableMix>,
     pub(in crate::loader) options: LoaderOptions,
     pub(in crate::loader) plan: SamplingPlan,
-    pub(in crate::loader) position: Arc<Position>,
+    pub(in crate::loader) position: Arc<LoaderPosition>,
 }
 
 impl StepTable {
@@ -149,7 +149,7 @@ impl Loader {
             world_size: options.world_size as u64,
             drop_last: options.drop_last,
         };
-        let position = Arc::new(Position::new(share, options.epoch));
+        let position = Arc::new(LoaderPosition::new(share, options.epoch));
         Ok(Loader { rows: Arc::new(rows), options, plan, position })
     }
 

@@ -37,6 +37,6 @@ mod tests;
 pub use loader::{Loader, mix};
 pub use options::{LoaderOptions, Sampling};
 pub use orders::permutation::Permutation;
-pub use position::{Position, RankShare, Start};
+pub use position::{LoaderPosition, RankShare, Start};
 pub use producer::Batches;
 pub use state::LoaderState;

@@ -61,7 +61,7 @@ impl RankShare {
 
 /// The position of a loader.
 #[derive(Debug)]
-pub struct Position(Mutex<State>);
+pub struct LoaderPosition(Mutex<State>);
 
 #[derive(Clone, Copy, Debug)]
 struct State {
@@ -88,15 +88,15 @@ pub struct Start {
     pub epoch: u64,
     /// Rows of the epoch before the first batch, over all ranks.
     pub row: u64,
-    /// The number of the iteration, for [`Position::serve`].
+    /// The number of the iteration, for [`LoaderPosition::serve`].
     pub iteration: u64,
 }
 
-impl Position {
+impl LoaderPosition {
     /// Returns the beginning of an epoch.
     #[must_use]
-    pub fn new(share: RankShare, epoch: u64) -> Position {
-        Position(Mutex::new(State { share, epoch, row: 0, phase: Phase::Ready, iteration: 0 }))
+    pub fn new(share: RankShare, epoch: u64) -> LoaderPosition {
+        LoaderPosition(Mutex::new(State { share, epoch, row: 0, phase: Phase::Ready, iteration: 0 }))
     }
 
     /// Returns the epoch and the row at which the next iteration begins.

@@ -10,7 +10,7 @@
 
 use crate::error::{ErrorKind, Result};
 use crate::loader::batch_maker::BatchMaker;
-use crate::loader::position::{Position, Start};
+use crate::loader::position::{LoaderPosition, Start};
 use crate::system::cancellation::CancellationToken;
 use crate::system::machine::available_bytes;
 use crate::system::process::{ProcessId, lock};
@@ -29,7 +29,7 @@ pub struct Batches {
     /// The number of batches that were returned, and the total.
     taken: u64,
     num_steps: u64,
-    position: Arc<Position>,
+    position: Arc<LoaderPosition>,
     start: Start,
     /// The process that started the thread. Threads do not survive a fork.
     process: ProcessId,
@@ -83,7 +83,7 @@ impl Batches {
     pub(in crate::loader) fn new(
         maker: BatchMaker,
         prefetch: usize,
-        position: &Arc<Position>,
+        position: &Arc<LoaderPosition>,
         start: Start,
     ) -> Result<Batches> {
         let num_steps = maker.num_steps();
