@@ -1155,7 +1155,7 @@ class Archive:
         """
 
     def history(self) -> list[CommitInfo]:
-        """Return the commits of the versions up to this one that have not expired, newest first.
+        """Return the commits of the unexpired versions up to this version, newest first.
 
         Raises ``DamagedError`` if a version's manifest is damaged, and ``OSError``.
 

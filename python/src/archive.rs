@@ -769,7 +769,7 @@ impl PyArchive {
         Ok(ArrowSchema { schema: self.archive().schema(table) })
     }
 
-    /// Return the commits of the versions up to this one that have not expired, newest first.
+    /// Return the commits of the unexpired versions up to this version, newest first.
     ///
     /// Raises ``DamagedError`` if a version's manifest is damaged, and ``OSError``.
     ///

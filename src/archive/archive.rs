@@ -275,7 +275,7 @@ impl Archive {
         table_schema(table)
     }
 
-    /// Returns the commits of the versions up to this one that have not expired, newest first. Reads their manifests.
+    /// Returns the commits of the unexpired versions up to this version, newest first. Reads their manifests.
     ///
     /// # Errors
     /// [`ErrorKind::Damaged`] if a manifest is damaged. [`ErrorKind::NotAnArchive`], [`ErrorKind::Io`].

@@ -49,7 +49,7 @@ impl WideBoard {
         }
     }
 
-    /// Returns the board with the parts of another one.
+    /// Returns the board with the parts of another board.
     #[inline]
     pub(crate) const fn of_parts(board: Board, mask: u16) -> WideBoard {
         WideBoard { board, mask }

@@ -45,7 +45,7 @@ pub(in crate::format) fn row_branches(step: &RunStep) -> Result<(Move, u8, [f32;
 }
 
 /// Returns the step in such a row. `fields` are the name of the mask, and the offsets of move and mask in the row. A
-/// row has no branches if its mask is empty, or has only the chosen move although the rules allow another one.
+/// row has no branches if its mask is empty, or has only the chosen move although the rules allow another move.
 #[inline(always)]
 pub(in crate::format) fn row_step(
     index: u32,

@@ -143,7 +143,7 @@ impl Batches {
         Ok(next)
     }
 
-    /// In a forked child, replaces the parent's thread by this one.
+    /// In a forked child, replaces the parent's thread by this thread.
     fn go_on_after_fork(&mut self) -> Result<()> {
         if self.process.is_current() {
             return Ok(());

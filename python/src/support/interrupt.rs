@@ -17,8 +17,8 @@ use std::time::Duration;
 /// The time between two checks for signals.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// Runs `work` on another thread while this one checks for signals. After a signal, cancels the work, waits for its
-/// end, and raises the signal handler's exception.
+/// Runs `work` on another thread while this thread checks for signals. After a signal, cancels the work, waits for
+/// its end, and raises the signal handler's exception.
 ///
 /// This thread also calls the function of `progress`, if it is one, and sends log records to their handlers. An
 /// exception of the function or of a handler has the effect of a signal. Warnings of the work become a `UserWarning`
@@ -101,7 +101,7 @@ fn wait(ended: &Receiver<()>, reporter: &Reporter) -> PyResult<()> {
     Ok(())
 }
 
-/// Returns the outcome of a thread that has ended. A panic of the thread continues in this one.
+/// Returns the outcome of a thread that has ended. A panic of that thread continues in this thread.
 fn outcome_of<T>(joined: std::thread::Result<Result<T>>) -> PyResult<T> {
     joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic)).or_raise()
 }

@@ -58,7 +58,7 @@ fn queue() -> Option<MutexGuard<'static, Queue>> {
 /// Starts receiving events of the levels that the loggers handle now.
 pub(crate) fn listen(py: Python<'_>) {
     static ONCE: Once = Once::new();
-    // If the process already has a subscriber, that one receives the events.
+    // If the process already has a subscriber, that subscriber receives the events.
     ONCE.call_once(|| drop(set_global_default(ToPython)));
     // A signal handler may have raised `KeyboardInterrupt`. Other errors are ignored: while the interpreter
     // shuts down, modules may be missing, and the levels stay as they are.

@@ -19,7 +19,7 @@ use std::sync::Mutex;
 /// A set of the keys of digests and games. It takes 34 to 68 bytes of memory per run.
 pub(in crate::archive) type Digests = HashSet<u128>;
 
-/// The digests that one ingest kept for the next.
+/// The digests that one ingest kept for the next ingest.
 #[derive(Default)]
 pub(in crate::archive) struct KeptDigests(Mutex<Option<DigestsOfFiles>>);
 

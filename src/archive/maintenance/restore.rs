@@ -223,7 +223,7 @@ impl AllVersions {
                         replaced.extend(broken);
                     }
                     if !manifest.files.iter().all(|file| present.contains_key(&file.path)) {
-                        // A version whose manifest is lost has dropped this one.
+                        // A version whose manifest is lost has dropped this version.
                         first_version = first_version.max(version + 1);
                     }
                     listed.extend(manifest.files.iter().map(|file| file.path.clone()));

@@ -31,8 +31,8 @@ pub(in crate::archive) enum Publication {
     New(Box<Manifest>),
     /// Another writer has published this version.
     Taken,
-    /// Later versions exist, and this one has expired: either as a part of the archive, or other writers published this
-    /// number before, and the name was free again. Its files are left to `expire`.
+    /// Later versions exist, and this version has expired: either as a part of the archive, or other writers published
+    /// this number before, and the name was free again. Its files are left to `expire`.
     Late,
 }
 

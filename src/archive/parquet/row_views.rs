@@ -200,7 +200,7 @@ pub(in crate::archive) fn run_facts(batch: &RecordBatch) -> Result<Vec<FactsAndO
 }
 
 impl RunFacts {
-    /// Returns the format of the run's source; `None` if no version up to this one has known it.
+    /// Returns the format of the run's source; `None` if this release does not know the format.
     pub(crate) fn source_format(&self) -> Option<SourceFormat> {
         SourceFormat::ALL.into_iter().find(|format| format.name() == self.format)
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// The place of a writer among those that have reserved run ids.
 ///
 /// Of many writers that commit whenever they can, most would lose. So they commit in the order of their reservations: a
-/// writer waits as long as those before it need. A writer that died is passed by the next one.
+/// writer waits as long as those before it need. The next writer passes a writer that died.
 #[derive(Debug, Default)]
 pub(in crate::archive) struct Queue(Mutex<Place>);
 
@@ -39,7 +39,7 @@ impl Queue {
         lock(&self.0).earlier.clear();
     }
 
-    /// Returns the number of writers before this one. All runs that are committed have ids below `next_run_id`.
+    /// Returns the number of writers before this writer. All runs that are committed have ids below `next_run_id`.
     pub(in crate::archive) fn num_before(&self, next_run_id: u64) -> u32 {
         let mut place = lock(&self.0);
         let count = place.earlier.iter().filter(|&&first| first >= next_run_id).count() as u32;
@@ -47,7 +47,7 @@ impl Queue {
         count
     }
 
-    /// Returns whether several writers were before this one when it last committed.
+    /// Returns whether several writers were before this writer when it last committed.
     pub(in crate::archive) fn is_crowded(&self) -> bool {
         lock(&self.0).is_crowded
     }

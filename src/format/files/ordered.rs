@@ -27,7 +27,7 @@ pub(crate) fn fill_window<T>(
 /// Runs `work` in parallel on the items of each window, and passes the results to `take` in order. Ends at the
 /// first empty window.
 ///
-/// The pool works on the next window while the calling thread takes the results of this one. At most two windows
+/// The pool works on the next window while the calling thread takes results of the current window. At most two windows
 /// are in memory; `next_window` chooses their size. The first error of `next_window` or `take` ends the pipeline.
 pub(crate) fn in_order<T: Send, R: Send>(
     pool: &rayon::ThreadPool,

@@ -112,7 +112,7 @@ async fn in_order(
     config.set_extension(Arc::new(PartitionPerRowGroup));
     config.options_mut().optimizer.repartition_file_scans = false;
     config.options_mut().optimizer.enable_round_robin_repartition = false;
-    // Otherwise a partition of a scan without a sort order may read the files of another one.
+    // Otherwise a partition of a scan without a sort order may read the files of another partition.
     config.options_mut().execution.enable_file_stream_work_stealing = false;
     let plan = state.optimize(plan)?;
     let mut plan = state.query_planner().create_physical_plan(&plan, &state).await?;

@@ -86,7 +86,7 @@ pub(in crate::query) struct OutputFiles {
 
 impl OutputFiles {
     /// Writes rows to the file with a number, and returns their number. The file appears when it is complete. A process
-    /// that repeats the work of another one leaves the file as it is.
+    /// that repeats the work of another process leaves the file as it is.
     pub(in crate::query) fn write(
         &self,
         number: usize,

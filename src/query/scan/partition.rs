@@ -37,7 +37,7 @@ impl Partition {
         Ok(Partition { receiver, task, threads })
     }
 
-    /// Returns whether the partition was started by another process, from which this one was forked.
+    /// Returns whether another process, from which this process was forked, started the partition.
     pub(in crate::query) fn is_foreign(&self) -> bool {
         !self.threads.are_here()
     }

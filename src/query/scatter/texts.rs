@@ -49,7 +49,7 @@ impl TextKeys {
         self.dictionary.as_ref().map(|dictionary| dictionary.texts()).unwrap_or_default()
     }
 
-    /// Replaces the numbers of another process, which has these texts, by those of this one.
+    /// Replaces the numbers of another process, which has these texts, by the numbers of this process.
     pub(super) fn renumbered(&self, batch: &RecordBatch, texts: &[String]) -> Result<RecordBatch, ArrowError> {
         let Some(dictionary) = &self.dictionary else { return Ok(batch.clone()) };
         let numbers: Vec<u32> = texts.iter().map(|text| dictionary.number_of(text)).collect();

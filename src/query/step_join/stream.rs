@@ -25,7 +25,7 @@ impl JoinState {
             let has_build = self.build.fill().await?;
             let timer = self.metrics.elapsed_compute().timer();
             let joined = if has_build {
-                // All pairs of keys up to this one are in the two batches.
+                // All pairs of keys up to `last` are in the two batches.
                 let last = self.probe.last().min(self.build.last());
                 let (probe, probe_keys) = self.probe.take_to(last);
                 let (build, build_keys) = self.build.take_to(last);

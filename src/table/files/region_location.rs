@@ -44,7 +44,7 @@ impl FrozenRegion {
         let mut slot = match slot.try_lock() {
             Ok(slot) => slot,
             Err(TryLockError::Poisoned(slot)) => slot.into_inner(),
-            // The thread that holds the lock exists only in the parent process and never releases it in this one.
+            // The thread that holds the lock exists only in the parent process and never releases it in this process.
             Err(TryLockError::WouldBlock) if !owner.is_current() => {
                 let message = "this process was forked while another thread was sharing the table";
                 return Err(io::Error::new(io::ErrorKind::WouldBlock, message).into());

@@ -147,7 +147,7 @@ impl StepTable {
                 let mut wanted = Vec::with_capacity(window.len());
                 for ReadRun { index, run, .. } in window {
                     if let (RunInput::Open { .. }, Some(place)) = (source, index) {
-                        // Runs that were removed from the pack may precede this one.
+                        // Runs that were removed from the pack may precede this run.
                         next = place as u32;
                     }
                     if let Some((run, _)) = run {

@@ -1,4 +1,4 @@
-//! Columns that rows have only if a game of the table needs them, and filling rows again once a game does.
+//! Columns that rows have only if a game of the table needs them, and filling rows again once a game needs them.
 //!
 //! | column | type | needed for |
 //! | --- | --- | --- |
@@ -15,9 +15,9 @@ use crate::table::rows::step_column::{STEP_INDEX, TILE_MASK};
 /// The largest step index that a [`Step`](crate::Step) holds.
 pub(in crate::table) const MAX_STEP_INDEX: u32 = u16::MAX as u32;
 
-/// What rows without masks expect of a mask. The error of a mask that they need has this text.
+/// The text after `expected` in the error of a row that needs a mask, if the rows have no masks.
 pub(in crate::table) const NO_MASKS: &str = "0 in rows without masks";
-/// The same for rows without the column of step indices.
+/// The same text for rows without the column of step indices.
 pub(in crate::table) const NO_STEP_INDICES: &str = "0..=65535 in rows without this column";
 
 /// Which of these columns the rows have.
