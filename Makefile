@@ -85,7 +85,7 @@ demo: extension
 	$(BIN)/python examples/demo.py
 
 # The modules with the quick tests. They cover what most changes break, and each takes seconds.
-QUICK := archive arrow categories command docs docstrings ingest loader materialize package play query query_command sampling \
+QUICK := archive arrow command command_options docs ingest loader materialize package play query query_results sampling \
 	symmetries table user_tables views
 
 check: extension $(VENV)/test-tools

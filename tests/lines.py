@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("src/", "cli/", "explore/", "python/src/")
-BUDGETS = {"core": 40_320, "cli, explore, python": 11_400, "Python tests": 39_885}
+BUDGETS = {"core": 40_320, "cli, explore, python": 11_400, "Python tests": 39_900}
 
 
 def tracked(suffix: str) -> list[str]:
@@ -85,12 +85,15 @@ def main() -> None:
     print()
     for name, number in totals.items():
         print(f"{number:8,}  {name}" + (f", at most {BUDGETS[name]:,}" if name in BUDGETS else ""))
+    over = [name for name, most in BUDGETS.items() if totals[name] > most]
 
     if len(sys.argv) > 1:
         print()
         for path, number in sorted(sources.items()):
             if path.removeprefix("src/").startswith(sys.argv[1].removeprefix("src/")):
                 print(f"{number:8,}  {path}")
+    if over:
+        sys.exit(f"more lines than the budget: {', '.join(over)}")
 
 
 if __name__ == "__main__":

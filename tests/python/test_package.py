@@ -31,6 +31,12 @@ def test_all_names_exist_and_are_listed() -> None:
     assert (Path(a2store.__file__).parent / "py.typed").exists()
 
 
+def test_make_check_names_existing_tests() -> None:
+    tests = Path(__file__).parent
+    [names] = re.findall(r"^QUICK := (.*)$", (tests.parents[1] / "Makefile").read_text().replace("\\\n", ""), re.MULTILINE)
+    assert [name for name in names.split() if not (tests / f"test_{name}.py").is_file()] == []
+
+
 def test_errors_are_subclasses() -> None:
     names = [name for name in a2store.__all__ if name.endswith("Error") and name != "Error"]
     assert len(names) >= 10
