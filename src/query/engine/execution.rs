@@ -14,6 +14,7 @@ use datafusion::common::Result as DataFusionResult;
 use datafusion::datasource::physical_plan::FileGroup;
 use datafusion::execution::{SessionState, TaskContext};
 use datafusion::logical_expr::{FetchType, LogicalPlan, SkipType, SortExpr};
+use datafusion::physical_plan::execution_plan::CardinalityEffect;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use datafusion::prelude::SessionContext;
@@ -36,6 +37,8 @@ pub(crate) enum Rows {
         fetch: Option<usize>,
         /// The maximum number of rows that each partition can return.
         max_rows: Vec<usize>,
+        /// Whether each partition returns this number of rows.
+        is_exact: bool,
     },
     /// Reads one stream. If `is_sorted`, its rows are in the order of the query's ORDER BY, else in any order.
     Merged { is_sorted: bool },
@@ -120,16 +123,17 @@ async fn in_order(
         // The partitions are in order already, so the merge is not needed.
         plan = Arc::clone(merge.input());
     }
-    let rows = kept_partitions(&plan).map(|max_rows| Rows::InOrder { skip, fetch, max_rows });
+    let rows = kept_partitions(&plan).map(|(max_rows, is_exact)| Rows::InOrder { skip, fetch, max_rows, is_exact });
     Ok(rows.map(|rows| Execution { plan, context: state.task_ctx(), rows }))
 }
 
-/// Returns the maximum number of rows of each partition of the scan under `plan`; `None` unless the partitions and
-/// their order reach the top of the plan.
-fn kept_partitions(plan: &Arc<dyn ExecutionPlan>) -> Option<Vec<usize>> {
+/// Returns the maximum number of rows of each partition of the scan under `plan`, and whether each partition returns as
+/// many; `None` unless the partitions and their order reach the top of the plan.
+fn kept_partitions(plan: &Arc<dyn ExecutionPlan>) -> Option<(Vec<usize>, bool)> {
     let num_partitions = plan.output_partitioning().partition_count();
-    let mut node = plan;
+    let (mut node, mut is_exact) = (plan, true);
     loop {
+        is_exact &= node.children().is_empty() || matches!(node.cardinality_effect(), CardinalityEffect::Equal);
         match node.children()[..] {
             [child] if node.maintains_input_order() == [true] => node = child,
             [] => break,
@@ -143,7 +147,9 @@ fn kept_partitions(plan: &Arc<dyn ExecutionPlan>) -> Option<Vec<usize>> {
         [file] => num_rows(file),
         _ => None,
     };
-    scan_of(node)?.file_groups.iter().map(rows_of).collect()
+    let scan = scan_of(node)?;
+    let is_exact = is_exact && scan.file_source().filter().is_none() && scan.limit.is_none();
+    Some((scan.file_groups.iter().map(rows_of).collect::<Option<_>>()?, is_exact))
 }
 
 /// Returns whether the plan's own ORDER BY determines the order of its rows.

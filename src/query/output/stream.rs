@@ -52,7 +52,7 @@ impl QueryStream {
     ) -> Self {
         let Execution { plan, context, rows } = execution;
         let (waiting, skip, fetch) = match rows {
-            Rows::InOrder { skip, fetch, max_rows } => {
+            Rows::InOrder { skip, fetch, max_rows, .. } => {
                 ((0..max_rows.len()).map(Some).collect(), skip, fetch.unwrap_or(usize::MAX))
             }
             Rows::Merged { .. } => (vec![None], 0, usize::MAX),

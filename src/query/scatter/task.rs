@@ -138,7 +138,8 @@ impl Query {
             // The filter that a join makes from its small side waits for all partitions.
             let at_once = if does(&plan, |node| node.is::<HashJoinExec>()) { range.len() } else { header.threads };
             if let Some(files) = &header.files {
-                let rows = Rows::InOrder { skip: 0, fetch: None, max_rows: vec![usize::MAX; range.len()] };
+                let rows =
+                    Rows::InOrder { skip: 0, fetch: None, max_rows: vec![usize::MAX; range.len()], is_exact: false };
                 let slice = Execution { plan, context: Arc::clone(&execution.context), rows };
                 let mut rows = self.stream_of(slice, Arc::clone(limits));
                 rows.at_once = at_once;

@@ -17,7 +17,7 @@ use crate::system::runtime::runtime;
 use crate::table::files::file::absolute;
 use crate::table::materialize::chosen_columns::ChosenColumns;
 use crate::table::materialize::materialize_options::MaterializeOptions;
-use crate::table::materialize::pieces::{Piece, PieceRows, exact_rows};
+use crate::table::materialize::pieces::{Piece, PieceRows};
 use crate::table::rows::categories::{MAX_CATEGORIES, is_categorical};
 use crate::table::rows::element::ElementType;
 use crate::table::rows::memory::memory_limit;
@@ -187,16 +187,11 @@ impl Materializer<'_> {
         };
         let is_sorted = execution.rows.has_order();
         let output = match &execution.rows {
-            Rows::InOrder { skip: 0, fetch: None, max_rows } => {
-                // The rows to read if their number is known in advance.
-                let exact = match self.shard {
-                    Some(pieces) => Some(pieces.to_vec()),
-                    None => exact_rows(&execution.plan, max_rows.len()).as_deref().map(Piece::all),
-                };
-                let is_exact = exact.is_some();
-                let pieces = exact.unwrap_or_else(|| Piece::all(max_rows));
+            Rows::InOrder { skip: 0, fetch: None, max_rows, is_exact } => {
+                let pieces = self.shard.map_or_else(|| Piece::all(max_rows), <[Piece]>::to_vec);
                 let num_rows: u64 = pieces.iter().map(Piece::num_rows).sum();
-                if is_exact && is_in_memory {
+                // The number of rows of a shard's pieces is known in advance, too.
+                if is_in_memory && (*is_exact || self.shard.is_some()) {
                     let mut memory = RowMemory::exact(num_rows.saturating_mul(self.stride() as u64), limit)?;
                     let written = self.write_in_place(&execution, &pieces, &mut memory);
                     written.map(|()| RowOutput::Memory(memory))

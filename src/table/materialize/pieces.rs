@@ -7,11 +7,7 @@ use crate::system::progress::{Progress, Unit};
 use crate::table::materialize::shard::Shard;
 use crate::table::rows::threads::in_parts;
 use arrow::array::RecordBatch;
-use datafusion::common::stats::Precision;
-use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use std::ops::Range;
-use std::sync::Arc;
 
 /// Some rows of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,8 +89,8 @@ impl Shard {
         }
         let limits = query.limits();
         let execution = query.execution(&limits, cancel)?;
-        let max_rows = match &execution.rows {
-            Rows::InOrder { skip: 0, fetch: None, max_rows } => max_rows,
+        let (max_rows, is_exact) = match &execution.rows {
+            Rows::InOrder { skip: 0, fetch: None, max_rows, is_exact } => (max_rows, *is_exact),
             // A loader of a query checks its options with a table without rows.
             Rows::InOrder { fetch: Some(0), .. } => {
                 return Ok((Shard { total_rows: Some(0), ..self }, Vec::new()));
@@ -106,16 +102,13 @@ impl Shard {
                 return Err(Error::argument("shard", expected, found));
             }
         };
-        let blocks: Vec<u64> = match exact_rows(&execution.plan, max_rows.len()) {
-            Some(exact) => exact.into_iter().map(|rows| rows as u64).collect(),
-            None => {
-                let num_rows = max_rows.iter().map(|&rows| rows as u64).sum();
-                progress.begin("count", Unit::Rows, num_rows);
-                let counts = count_partitions(query, &execution, max_rows, progress, cancel);
-                progress.end();
-                counts?
-            }
-        };
+        let mut blocks: Vec<u64> = max_rows.iter().map(|&rows| rows as u64).collect();
+        if !is_exact {
+            progress.begin("count", Unit::Rows, blocks.iter().sum());
+            let counts = count_partitions(query, &execution, max_rows, progress, cancel);
+            progress.end();
+            blocks = counts?;
+        }
         let piece = |(partition, rows): (usize, Vec<Range<u64>>)| {
             let to_end = rows.last().is_some_and(|last| last.end == blocks[partition]);
             Piece { partition, rows, to_end }
@@ -124,20 +117,6 @@ impl Shard {
         let total_rows = Some(blocks.iter().sum());
         Ok((Shard { total_rows, ..self }, pieces))
     }
-}
-
-/// Returns the number of rows of each partition if the plan states all of them exactly.
-pub(in crate::table) fn exact_rows(plan: &Arc<dyn ExecutionPlan>, num_partitions: usize) -> Option<Vec<usize>> {
-    let statistics = StatisticsContext::new();
-    (0..num_partitions)
-        .map(|partition| {
-            let of_partition = StatisticsArgs::new().with_partition(Some(partition));
-            match statistics.compute(plan.as_ref(), &of_partition).ok()?.num_rows {
-                Precision::Exact(num_rows) => Some(num_rows),
-                _ => None,
-            }
-        })
-        .collect()
 }
 
 /// Counts the rows of each partition of a plan. Reads the columns of the query's conditions only, if a plan for these

@@ -403,6 +403,10 @@ impl<T: ArrowPrimitiveType> InputColumn<T> {
 }
 
 fn first<T: Copy>(values: &[T], so: impl Fn(T) -> bool) -> Option<(u64, T)> {
+    // Most batches have no such value. The compiler vectorizes a loop that cannot end early.
+    if !values.iter().fold(false, |any, &value| any | so(value)) {
+        return None;
+    }
     (0..).zip(values.iter().copied()).find(|&(_, value)| so(value))
 }
 
