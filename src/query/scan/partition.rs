@@ -2,20 +2,19 @@
 
 use crate::error::{Error, Result};
 use crate::query::engine::errors::query_error;
+use crate::system::process::catch_panic;
 use crate::system::runtime::{PERIOD, Threads, block_for, runtime};
 use arrow::array::RecordBatch;
-use datafusion::common::Result as DataFusionResult;
-use datafusion::execution::TaskContext;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::common::spawn_buffered;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
-use futures::StreamExt;
+use futures::{StreamExt, TryFutureExt};
 use std::sync::Arc;
-use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
 
 /// The batches of one partition, made on the runtime's threads. Dropping it stops the work.
 pub(crate) struct Partition {
-    receiver: mpsc::Receiver<PartitionMessage>,
-    task: JoinHandle<()>,
+    batches: SendableRecordBatchStream,
     threads: Arc<Threads>,
 }
 
@@ -31,10 +30,20 @@ impl Partition {
         partition: Option<usize>,
         ahead: usize,
     ) -> Result<Partition> {
-        let (sender, receiver) = mpsc::channel(ahead);
+        let (plan, context, schema) = (Arc::clone(plan), Arc::clone(context), plan.schema());
+        // The plan starts in the task, because the runtime's threads have larger stacks than the caller's.
+        let stream = async move {
+            match partition {
+                Some(partition) => plan.execute(partition, context),
+                None => execute_stream(plan, context),
+            }
+        };
+        let stream = Box::pin(RecordBatchStreamAdapter::new(schema, stream.try_flatten_stream()));
         let threads = runtime()?;
-        let task = threads.handle().spawn(send_batches(Arc::clone(plan), Arc::clone(context), partition, sender));
-        Ok(Partition { receiver, task, threads })
+        let entered = threads.handle().enter();
+        let batches = spawn_buffered(stream, ahead);
+        drop(entered);
+        Ok(Partition { batches, threads })
     }
 
     /// Returns whether another process, from which this process was forked, started the partition.
@@ -46,46 +55,12 @@ impl Partition {
     pub(crate) fn next(&mut self, check: impl Fn() -> Result<()>) -> Result<Option<RecordBatch>> {
         loop {
             check().inspect_err(|_| self.threads.retire())?;
-            match block_for(PERIOD, self.receiver.recv()) {
-                None => {}
-                Some(Some(message)) => return message.map_err(query_error),
-                Some(None) => return Err(Error::query("the query engine failed: a worker ended early")),
+            // If the task panicked, the stream panics too.
+            match catch_panic(|| block_for(PERIOD, self.batches.next())) {
+                None => return Err(Error::query("the query engine failed: a worker ended early")),
+                Some(None) => {}
+                Some(Some(batch)) => return batch.transpose().map_err(query_error),
             }
         }
     }
 }
-
-impl Drop for Partition {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-/// Runs a partition, or all partitions merged into one stream, and sends its batches.
-async fn send_batches(
-    plan: Arc<dyn ExecutionPlan>,
-    context: Arc<TaskContext>,
-    partition: Option<usize>,
-    sender: mpsc::Sender<PartitionMessage>,
-) {
-    let stream = match partition {
-        Some(partition) => plan.execute(partition, context),
-        None => execute_stream(plan, context),
-    };
-    match stream {
-        Ok(mut stream) => {
-            while let Some(batch) = stream.next().await {
-                if sender.send(batch.map(Some)).await.is_err() {
-                    return;
-                }
-            }
-            let _ = sender.send(Ok(None)).await;
-        }
-        Err(error) => {
-            let _ = sender.send(Err(error)).await;
-        }
-    }
-}
-
-/// A message of a partition's task: batches, then `None`. A channel closed before means that the task died.
-type PartitionMessage = DataFusionResult<Option<RecordBatch>>;
