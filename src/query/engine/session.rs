@@ -15,7 +15,7 @@ use crate::query::scan::archive_table::ArchiveTable;
 use crate::query::scan::file_table::FileTable;
 use crate::query::scan::metadata_cache::{METADATA_BYTES, MetadataCache};
 use crate::query::scan::parquet_scan::ARCHIVE_URL;
-use crate::query::step_join::JoinBySteps;
+use crate::query::step_join::JOIN_BY_STEPS;
 use crate::query::user_tables::{UserTable, UserTableSource};
 use datafusion::catalog::{MemTable, TableProvider};
 use datafusion::common::TableReference;
@@ -116,7 +116,7 @@ fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = rewrites::physical_rules(PhysicalOptimizer::default().rules);
     // Filters are in the scans by now, and rows are not yet distributed over partitions.
     let at = rules.iter().position(|rule| rule.name() == "EnsureRequirements").unwrap_or(rules.len());
-    rules.insert(at, Arc::new(JoinBySteps));
+    rules.insert(at, Arc::new(JOIN_BY_STEPS));
     rules
 }
 

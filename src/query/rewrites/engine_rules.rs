@@ -46,8 +46,8 @@ pub(in crate::query) fn physical_rules(rules: Vec<PhysicalRule>) -> Vec<Physical
     // This rule runs before every rule that uses sort orders, but after the rule that expects a GROUP BY directly
     // under a limit.
     let at = rules.iter().position(|rule| rule.name() == "LimitedDistinctAggregation").map_or(0, |at| at + 1);
-    rules.insert(at, Arc::new(InsertAbove { name: "hide_false_properties", above: hiding }));
-    rules.push(Arc::new(InsertAbove { name: "yield_above_joins", above: yielding }));
+    rules.insert(at, Arc::new(NodeRule { name: "hide_false_properties", change: |plan, _| Ok(hiding(plan)) }));
+    rules.push(Arc::new(NodeRule { name: "yield_above_joins", change: |plan, _| Ok(yielding(plan)) }));
     rules
 }
 
@@ -139,22 +139,22 @@ fn is_join(plan: &PhysicalPlan) -> bool {
         || plan.is::<SortMergeJoinExec>()
 }
 
-/// A rule that inserts a node above each node for which `above` returns one.
+/// A rule that replaces each node for which `change` returns another node. It changes a node's inputs first.
 #[derive(Debug)]
-struct InsertAbove {
-    name: &'static str,
-    above: fn(&PhysicalPlan) -> Option<PhysicalPlan>,
+pub(in crate::query) struct NodeRule {
+    pub(in crate::query) name: &'static str,
+    pub(in crate::query) change: fn(&PhysicalPlan, &ConfigOptions) -> DataFusionResult<Option<PhysicalPlan>>,
 }
 
-impl PhysicalOptimizerRule for InsertAbove {
-    fn optimize(&self, plan: PhysicalPlan, _: &ConfigOptions) -> DataFusionResult<PhysicalPlan> {
-        let inserted = plan.transform_up(|plan| {
-            Ok(match (self.above)(&plan) {
-                Some(above) => Transformed::yes(above),
+impl PhysicalOptimizerRule for NodeRule {
+    fn optimize(&self, plan: PhysicalPlan, config: &ConfigOptions) -> DataFusionResult<PhysicalPlan> {
+        let changed = plan.transform_up(|plan| {
+            Ok(match (self.change)(&plan, config)? {
+                Some(changed) => Transformed::yes(changed),
                 None => Transformed::no(plan),
             })
         })?;
-        Ok(inserted.data)
+        Ok(changed.data)
     }
 
     fn name(&self) -> &str {

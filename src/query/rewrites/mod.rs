@@ -12,7 +12,7 @@
 //!
 //! | file | owns |
 //! | --- | --- |
-//! | `engine_rules.rs` | DataFusion's rules that give wrong answers, restricted to correct rewrites |
+//! | `engine_rules.rs` | DataFusion's rules that give wrong answers, restricted to correct rewrites; rules that replace single nodes |
 //! | `opaque.rs` | the plan node that hides something of its input from the optimizer |
 //! | `values.rs` | values that the simplifier would change, and divisions by zero |
 //! | `integer_types.rs` | literals beside uint64, 0 and 1 beside booleans, and the minus of unsigned integers |
@@ -30,7 +30,7 @@ mod text_numbers;
 mod values;
 
 pub(super) use columns::{ExprRule, input_schema};
-pub(super) use engine_rules::{logical_rules, physical_rules};
+pub(super) use engine_rules::{NodeRule, logical_rules, physical_rules};
 pub(super) use group_by_numbers::group_by_numbers;
 pub(super) use integer_types::{TYPE_LITERALS, TypeOperands, UNARY_MINUS};
 pub(super) use opaque::{Hides, OpaqueExec};

@@ -24,4 +24,4 @@ mod sorted_scan;
 mod stream;
 
 pub(super) use exec::StepJoinExec;
-pub(super) use rule::JoinBySteps;
+pub(super) use rule::JOIN_BY_STEPS;

@@ -3,47 +3,25 @@
 use super::exec::StepJoinExec;
 use super::joined_rows::JoinedRows;
 use super::sorted_scan::{SortedScan, index_of};
-use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use crate::query::rewrites::NodeRule;
 use datafusion::common::{JoinSide, JoinType, NullEquality, Result as DataFusionResult};
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::add_offset_to_expr;
 use datafusion::physical_expr::expressions::BinaryExpr;
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::joins::utils::{JoinFilter, build_join_schema};
 use std::sync::Arc;
 
 /// Replaces hash joins of sorted scans by run and step. Must run before the rule that distributes rows over partitions.
-#[derive(Debug)]
-pub(in crate::query) struct JoinBySteps;
-
-impl PhysicalOptimizerRule for JoinBySteps {
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        config: &ConfigOptions,
-    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        let partitions = config.execution.target_partitions.max(1);
-        let replaced = plan.transform_up(|plan| {
-            let join = plan.downcast_ref::<HashJoinExec>().map(|join| by_steps(join, partitions)).transpose()?;
-            Ok(match join.flatten() {
-                Some(join) => Transformed::yes(Arc::new(join) as Arc<dyn ExecutionPlan>),
-                None => Transformed::no(plan),
-            })
-        })?;
-        Ok(replaced.data)
-    }
-
-    fn name(&self) -> &'static str {
-        "join_by_steps"
-    }
-
-    fn schema_check(&self) -> bool {
-        true
-    }
-}
+pub(in crate::query) const JOIN_BY_STEPS: NodeRule = NodeRule {
+    name: "join_by_steps",
+    change: |plan, config| {
+        let Some(join) = plan.downcast_ref::<HashJoinExec>() else { return Ok(None) };
+        let join = by_steps(join, config.execution.target_partitions.max(1))?;
+        Ok(join.map(|join| Arc::new(join) as Arc<dyn ExecutionPlan>))
+    },
+};
 
 /// Returns the join that replaces a hash join; `None` if it is not on run and step of two sorted scans.
 fn by_steps(join: &HashJoinExec, partitions: usize) -> DataFusionResult<Option<StepJoinExec>> {
