@@ -7,21 +7,6 @@ use arrow::array::{Array, ArrayRef};
 use arrow::datatypes::DataType;
 
 /// A function that this crate adds to SQL.
-///
-/// ```
-/// use a2store::{Board, Phases};
-/// use a2store::query::functions;
-/// use arrow::array::{ArrayRef, AsArray, UInt64Array};
-/// use arrow::datatypes::UInt32Type;
-/// use std::sync::Arc;
-///
-/// let max_tile = functions().iter().find(|function| function.name == "max_tile").ok_or("no such function")?;
-/// let board: Board = "2 2 . . / . 4 4 . / . . . . / . . . .".parse()?;
-/// let boards: ArrayRef = Arc::new(UInt64Array::from(vec![board.0, 0]));
-/// let tiles = max_tile.call(&[boards], Phases::default())?;
-/// assert_eq!(tiles.as_primitive::<UInt32Type>().values(), &[4, 0]);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Function {
@@ -59,11 +44,7 @@ impl Function {
     ///
     /// Boards, moves, cells, symmetries, exponents and masks may be integers of any type, and EVs may be numbers of
     /// any type. Each argument may also be an untyped null array. `phases` are the archive's phase boundaries.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Query`](crate::ErrorKind::Query) for a wrong number of arguments, for arrays of different
-    /// lengths, and for types and values that an argument does not accept.
-    pub fn call(&self, arguments: &[ArrayRef], phases: Phases) -> Result<ArrayRef> {
+    pub(in crate::query) fn call(&self, arguments: &[ArrayRef], phases: Phases) -> Result<ArrayRef> {
         if let Some(message) = self.wrong_count(arguments.len()) {
             return Err(Error::query(message));
         }
