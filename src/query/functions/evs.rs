@@ -119,23 +119,17 @@ fn nan_where_null(evs: &Float32Array) -> ScalarBuffer<f32> {
     };
     let mut values = vec![f32::NAN; evs.len()];
     let words = nulls.inner().bit_chunks();
-    let (chunks, rest) = values.as_chunks_mut::<64>();
-    let (ev_chunks, ev_rest) = evs.values().as_chunks::<64>();
-    for ((chunk, evs), word) in chunks.iter_mut().zip(ev_chunks).zip(words.iter()) {
+    for ((chunk, evs), word) in values.chunks_mut(64).zip(evs.values().chunks(64)).zip(words.iter_padded()) {
         // Usually the same branches are present for many rows in a row.
         match word {
-            u64::MAX => *chunk = *evs,
+            u64::MAX => chunk.copy_from_slice(evs),
             0 => {}
             _ => {
-                for k in 0..64 {
-                    chunk[k] = if word >> k & 1 == 1 { evs[k] } else { f32::NAN };
+                for (k, (value, &ev)) in chunk.iter_mut().zip(evs).enumerate() {
+                    *value = if word >> k & 1 == 1 { ev } else { f32::NAN };
                 }
             }
         }
-    }
-    let word = words.remainder_bits();
-    for k in 0..rest.len().min(ev_rest.len()) {
-        rest[k] = if word >> k & 1 == 1 { ev_rest[k] } else { f32::NAN };
     }
     values.into()
 }
