@@ -214,31 +214,26 @@ impl StepTable {
     /// # Errors
     /// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
     pub fn copy_all_rows(&self, out: &mut [u8], cancel: &CancellationToken) -> Result<()> {
-        let mut rows = Vec::new();
-        let (mut start, stride) = (0, self.layout.stride());
-        for out in out.chunks_mut(ROWS_AT_ONCE * stride) {
-            if start > 0 {
+        let (mut start, at_once) = (0, ROWS_AT_ONCE * self.layout.stride());
+        for rows in self.row_chunks() {
+            let end = start + rows.len();
+            // A view may have many small ranges, and a check takes longer than the copy of a few rows.
+            if start / at_once < end / at_once {
                 cancel.check()?;
             }
-            let end = start + (out.len() / stride) as u64;
-            self.copy_rows(start..end, &mut rows, out)?;
+            out[start..end].copy_from_slice(rows);
             start = end;
         }
         Ok(())
     }
 
-    pub(in crate::table) fn copy_rows(
-        &self,
-        positions: impl Iterator<Item = u64>,
-        rows: &mut Vec<u64>,
-        out: &mut [u8],
-    ) -> Result<()> {
-        rows.clear();
-        reserve(rows, out.len() / self.layout.stride())?;
-        rows.extend(positions);
-        self.map_positions(rows);
-        take::gather_rows(self.all_rows(), rows, out);
-        Ok(())
+    /// Iterates over all rows, in order, in slices of at most [`ROWS_AT_ONCE`] contiguous rows.
+    pub(in crate::table) fn row_chunks(&self) -> impl Iterator<Item = &[u8]> {
+        let (bytes, stride) = (self.rows.bytes(), self.layout.stride());
+        self.ranges().into_iter().flat_map(move |range| {
+            let rows = &bytes[range.start as usize * stride..range.end as usize * stride];
+            rows.chunks(ROWS_AT_ONCE * stride)
+        })
     }
 
     /// Fills columns with the rows at `positions`. `rows` is scratch memory for the row indices of a view.
@@ -273,10 +268,7 @@ impl StepTable {
     /// Iterates over all values of an extra column, in row order. Each slice begins with the value.
     pub(crate) fn extra_bytes(&self, extra: &ExtraField) -> impl Iterator<Item = &[u8]> {
         let (stride, offset) = (self.layout.stride(), extra.offset);
-        self.ranges().into_iter().flat_map(move |range| {
-            let bytes = self.rows.bytes().get(range.start as usize * stride..range.end as usize * stride);
-            bytes.unwrap_or_default().chunks_exact(stride).map(move |row| &row[offset..])
-        })
+        self.row_chunks().flat_map(move |rows| rows.chunks_exact(stride).map(move |row| &row[offset..]))
     }
 
     /// Advises the system that rows of a mapped file will be read soon, or not for long. Rows in memory are

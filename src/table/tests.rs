@@ -5,7 +5,7 @@ use crate::step::{STEP_SIZE, Step};
 use crate::table::gather::arena::Arena;
 use crate::table::gather::batch_schema::{BatchSchema, ColumnBuffers, ColumnSource};
 use crate::table::gather::symmetry::SymmetryKey;
-use crate::table::gather::take::{Level, RowSymmetries, TableRows, are_below, gather, gather_part, gather_rows};
+use crate::table::gather::take::{Level, RowSymmetries, TableRows, are_below, gather, gather_part};
 use crate::table::rows::element::ElementType;
 use crate::table::rows::layout::{ExtraField, RowLayout};
 use crate::table::rows::step_column::{StepColumn, TokenType};
@@ -163,12 +163,6 @@ proptest! {
             });
             prop_assert_eq!(&fast, &slow, "{:?}", level);
         }
-
-        let mut out = vec![0; indices.len() * stride];
-        gather_rows(rows, &indices, &mut out);
-        let expected: Vec<u8> =
-            indices.iter().flat_map(|&index| &rows.bytes[index as usize * stride..][..stride]).copied().collect();
-        prop_assert_eq!(out, expected);
     }
 }
 

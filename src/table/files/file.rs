@@ -47,18 +47,22 @@ impl StepTable {
 
     /// Appends all rows to a file.
     fn write_rows(&self, file: &mut RowFile, progress: &dyn Progress, cancel: &CancellationToken) -> Result<()> {
-        let stride = self.layout.stride();
-        let at_once = CHUNK / stride;
-        let (mut buffer, mut positions) = (vec![0; at_once * stride], Vec::new());
-        for start in (0..self.num_rows()).step_by(at_once) {
+        let mut append = |rows: &[u8]| {
             cancel.check()?;
-            let end = self.num_rows().min(start + at_once as u64);
-            let rows = &mut buffer[..(end - start) as usize * stride];
-            self.copy_rows(start..end, &mut positions, rows)?;
             file.append(rows)?;
             progress.advance(rows.len() as u64);
+            Ok(())
+        };
+        // The rows of a view may be many small ranges, which are written together.
+        let mut buffer = Vec::with_capacity(CHUNK);
+        for rows in self.row_chunks().flat_map(|rows| rows.chunks(CHUNK)) {
+            if buffer.len() + rows.len() > CHUNK {
+                append(&buffer)?;
+                buffer.clear();
+            }
+            buffer.extend_from_slice(rows);
         }
-        Ok(())
+        append(&buffer)
     }
 
     /// Reads a table from a `.npy` file. A file of [`save`](StepTable::save) keeps its fingerprint. `memory_limit` is

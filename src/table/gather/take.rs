@@ -117,30 +117,6 @@ pub(in crate::table) fn gather(
     });
 }
 
-/// Copies whole rows.
-pub(in crate::table) fn gather_rows(rows: TableRows<'_>, indices: &[u64], out: &mut [u8]) {
-    rows.check(indices);
-    assert!(out.len() >= indices.len() * rows.stride, "room for every row");
-    for &index in indices.iter().take(AHEAD) {
-        rows.prefetch(index);
-    }
-    if rows.stride == STEP_SIZE {
-        // A copy of constant size is two instructions; a copy of variable size is a call.
-        for (k, (&index, out)) in indices.iter().zip(out.as_chunks_mut::<STEP_SIZE>().0).enumerate() {
-            rows.prefetch_after(indices, k);
-            #[allow(unsafe_code)]
-            // SAFETY: the index was checked, and every row has this size.
-            let row = unsafe { &*rows.pointer(index).cast::<[u8; STEP_SIZE]>() };
-            *out = *row;
-        }
-    } else {
-        for (k, (&index, out)) in indices.iter().zip(out.chunks_exact_mut(rows.stride)).enumerate() {
-            rows.prefetch_after(indices, k);
-            out.copy_from_slice(rows.at(index));
-        }
-    }
-}
-
 pub(in crate::table) fn gather_part(
     level: Level,
     rows: TableRows<'_>,
