@@ -9,7 +9,7 @@ use a2store::format::{RunFormat, decode_run, encode_run, read_run};
 use a2store::loader::Permutation;
 use a2store::query::no_params;
 use a2store::selfplay::{Choices, IllegalMoves, PlayOptions, Positions, VectorEnv, play};
-use a2store::table::TokenType;
+use a2store::table::ElementType;
 use a2store::{
     Archive, Board, CancellationToken, IngestOptions, LoaderOptions, MaterializeOptions, Move, Run, SimulateOptions,
     StepTable, simulate,
@@ -118,9 +118,11 @@ fn gather(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("loader");
     group.sample_size(10);
     group.throughput(Throughput::Elements(table.num_rows()));
-    for (name, prefetch, tokens) in
-        [("inline", 0, TokenType::UInt8), ("ahead", 2, TokenType::UInt8), ("ahead, int64 tokens", 2, TokenType::Int64)]
-    {
+    for (name, prefetch, tokens) in [
+        ("inline", 0, ElementType::UInt8),
+        ("ahead", 2, ElementType::UInt8),
+        ("ahead, int64 tokens", 2, ElementType::Int64),
+    ] {
         let loader = table.loader(LoaderOptions::default().with_prefetch(prefetch).with_tokens(tokens)).unwrap();
         let epoch = || loader.batches().unwrap().map(|batch| batch.num_rows() as u64).sum::<u64>();
         assert_eq!(epoch(), table.num_rows());

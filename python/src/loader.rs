@@ -4,9 +4,10 @@ use super::batch::PyBatch;
 use crate::error::OrRaise;
 use crate::support::integers::U64;
 use crate::support::interrupt::checking;
-use a2store::error::Error;
+use a2store::error::{Error, Result};
 use a2store::loader::{Batches, Loader, LoaderPosition, LoaderState, RankShare, Sampling, Start};
 use a2store::system::process::lock;
+use a2store::table::ElementType;
 use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -172,6 +173,16 @@ impl PyLoader {
             options.rank,
             options.world_size,
         )
+    }
+}
+
+/// Returns the type of tokens of this name.
+pub(crate) fn token_type(name: &str) -> Result<ElementType> {
+    match name {
+        "uint8" => Ok(ElementType::UInt8),
+        "int32" => Ok(ElementType::Int32),
+        "int64" => Ok(ElementType::Int64),
+        _ => Err(Error::argument("tokens", "uint8, int32 or int64", name)),
     }
 }
 

@@ -1,6 +1,6 @@
 //! A loader of several tables, `a2store.mix`.
 
-use super::loader::PyLoader;
+use super::loader::{PyLoader, token_type};
 use super::table::PyStepTable;
 use crate::error::OrRaise;
 use crate::support::integers::{BatchSize, Bounded, NumSamples, Prefetch, Rank, U64, WorldSize};
@@ -82,7 +82,7 @@ pub(crate) fn mix(
     options.drop_last = drop_last;
     options.rank = rank;
     options.world_size = world_size;
-    options.tokens = tokens.parse().or_raise()?;
+    options.tokens = token_type(tokens).or_raise()?;
     options.symmetries = symmetries;
     options.columns = columns;
     options.prefetch = prefetch;

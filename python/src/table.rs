@@ -1,7 +1,7 @@
 //! The table of steps, `a2store.StepTable`.
 
 use super::batch::PyBatch;
-use super::loader::{PyLoader, sampling};
+use super::loader::{PyLoader, sampling, token_type};
 use super::query_call::NOTEBOOK_ROWS;
 use crate::error::{OrRaise, raised};
 use crate::support::arrow::{ArrowArray, ArrowSchema, stream_capsule};
@@ -800,7 +800,7 @@ impl PyStepTable {
         options.drop_last = drop_last;
         options.rank = rank;
         options.world_size = world_size;
-        options.tokens = tokens.parse().or_raise()?;
+        options.tokens = token_type(tokens).or_raise()?;
         options.symmetries = symmetries;
         options.columns = columns;
         options.prefetch = prefetch;

@@ -1,6 +1,6 @@
 //! The options of a loader.
 
-use crate::table::TokenType;
+use crate::table::ElementType;
 use derive_setters::Setters;
 use std::fmt;
 
@@ -29,8 +29,9 @@ pub struct LoaderOptions {
     pub rank: usize,
     /// The number of processes that share the stream, at least 1.
     pub world_size: usize,
-    /// The type of tokens.
-    pub tokens: TokenType,
+    /// The type of tokens: `UInt8`, `Int32` or `Int64`, PyTorch's usual index type. An embedding layer takes each of
+    /// them without a cast.
+    pub tokens: ElementType,
     /// Whether to turn each row by one of the board's eight symmetries. This turns board, tokens, move, values,
     /// legal moves and the extra column `tile_65536_mask`. Other extra columns stay as they are. The symmetry depends
     /// on seed, epoch and row index. It cannot be combined with attached columns and extra columns of several values
@@ -53,7 +54,7 @@ impl Default for LoaderOptions {
             drop_last: false,
             rank: 0,
             world_size: 1,
-            tokens: TokenType::UInt8,
+            tokens: ElementType::UInt8,
             symmetries: false,
             columns: None,
             prefetch: 2,

@@ -5,9 +5,9 @@ use crate::system::machine::reserve;
 use crate::table::gather::arena::Arena;
 use crate::table::gather::batch_schema::{BatchSchema, ColumnBuffers, ColumnSpec};
 use crate::table::gather::symmetry::SymmetryKey;
+use crate::table::rows::element::ElementType;
 use crate::table::rows::fingerprint::Fingerprint;
 use crate::table::rows::runs::Origin;
-use crate::table::rows::step_column::TokenType;
 use crate::table::step_table::StepTable;
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ impl TableMix {
     /// # Errors
     /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) without tables, for unknown columns, and if the tables have
     /// other columns, types or categories than the first one.
-    pub(crate) fn new(tables: Vec<StepTable>, tokens: TokenType, columns: Option<&[String]>) -> Result<TableMix> {
+    pub(crate) fn new(tables: Vec<StepTable>, tokens: ElementType, columns: Option<&[String]>) -> Result<TableMix> {
         let schema = |table: &StepTable| table.batch_schema(tokens, columns).map(Arc::new);
         let schemas: Vec<Arc<BatchSchema>> = tables.iter().map(schema).collect::<Result<_>>()?;
         let Some((first, others)) = schemas.split_first() else {

@@ -41,7 +41,6 @@ pub use materialize::shard::Shard;
 pub use rows::element::ElementType;
 pub use rows::fingerprint::Fingerprint;
 pub use rows::layout::{ExtraField, RowLayout};
-pub use rows::step_column::TokenType;
 pub use step_table::StepTable;
 pub use view::RowFilter;
 

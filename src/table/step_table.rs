@@ -12,12 +12,12 @@ use crate::table::gather::batch_schema::{BatchSchema, ColumnBuffers};
 use crate::table::gather::symmetry::SymmetryKey;
 use crate::table::gather::take::{self, TableRows};
 use crate::table::materialize::shard::Shard;
+use crate::table::rows::element::ElementType;
 use crate::table::rows::fingerprint::Fingerprint;
 use crate::table::rows::layout::{ExtraField, RowLayout};
 use crate::table::rows::memory::FrozenRegion;
 use crate::table::rows::runs::{Origin, Runs};
 use crate::table::rows::selection::Selection;
-use crate::table::rows::step_column::TokenType;
 use std::fmt;
 use std::ops::Range;
 use std::path::Path;
@@ -77,7 +77,7 @@ impl StepTable {
         fingerprint: Fingerprint,
         runs: Runs,
     ) -> Result<StepTable> {
-        let batch = BatchSchema::new(&layout, Vec::new(), TokenType::default(), None)?;
+        let batch = BatchSchema::new(&layout, Vec::new(), ElementType::UInt8, None)?;
         Ok(StepTable {
             rows: Arc::new(rows),
             layout: Arc::new(layout),
@@ -292,7 +292,7 @@ impl StepTable {
     }
 
     /// Returns the schema of this table's batches: all columns, or the named ones.
-    pub(crate) fn batch_schema(&self, tokens: TokenType, only: Option<&[String]>) -> Result<BatchSchema> {
+    pub(crate) fn batch_schema(&self, tokens: ElementType, only: Option<&[String]>) -> Result<BatchSchema> {
         BatchSchema::new(&self.layout, AttachedColumn::specs(&self.attached), tokens, only)
     }
 
@@ -305,7 +305,7 @@ impl StepTable {
     /// Returns this table with one more column.
     pub(in crate::table) fn with_column(&self, column: AttachedColumn) -> Result<StepTable> {
         let attached: Arc<[AttachedColumn]> = self.attached.iter().cloned().chain([column]).collect();
-        let batch = BatchSchema::new(&self.layout, AttachedColumn::specs(&attached), TokenType::default(), None)?;
+        let batch = BatchSchema::new(&self.layout, AttachedColumn::specs(&attached), ElementType::UInt8, None)?;
         let pool = Arc::new(Mutex::new(ArenaPool::new(TAKES_KEPT)));
         Ok(StepTable { attached, batch: Arc::new(batch), pool, ..self.clone() })
     }

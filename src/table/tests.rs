@@ -8,7 +8,7 @@ use crate::table::gather::symmetry::SymmetryKey;
 use crate::table::gather::take::{Level, RowSymmetries, TableRows, are_below, gather, gather_part};
 use crate::table::rows::element::ElementType;
 use crate::table::rows::layout::{ExtraField, RowLayout};
-use crate::table::rows::step_column::{StepColumn, TokenType};
+use crate::table::rows::step_column::StepColumn;
 use proptest::prelude::*;
 
 const WIDTHS: [ElementType; 6] = [
@@ -21,7 +21,7 @@ const WIDTHS: [ElementType; 6] = [
 ];
 
 fn step_columns() -> Vec<&'static str> {
-    StepColumn::BATCH.into_iter().map(|column| column.shape(TokenType::default()).0).collect()
+    StepColumn::BATCH.into_iter().map(|column| column.shape(ElementType::UInt8).0).collect()
 }
 
 fn layout(extras: &[ElementType]) -> RowLayout {
@@ -136,7 +136,7 @@ proptest! {
     #[test]
     fn kernels_agree_with_the_naive_loop(
         extras in prop::collection::vec(prop::sample::select(&WIDTHS), 0..5),
-        tokens in prop::sample::select(vec![TokenType::UInt8, TokenType::Int32, TokenType::Int64]),
+        tokens in prop::sample::select(vec![ElementType::UInt8, ElementType::Int32, ElementType::Int64]),
         num_rows in 1usize..400,
         picks in prop::collection::vec(any::<prop::sample::Index>(), 0..400),
         columns in prop::option::of(prop::sample::subsequence(
@@ -169,7 +169,7 @@ proptest! {
 proptest! {
     #[test]
     fn tiles_of_65536_become_tokens(
-        tokens in prop::sample::select(vec![TokenType::UInt8, TokenType::Int32, TokenType::Int64]),
+        tokens in prop::sample::select(vec![ElementType::UInt8, ElementType::Int32, ElementType::Int64]),
         columns in prop::option::of(prop::sample::subsequence(
             step_columns().into_iter().chain(["tile_65536_mask"]).collect::<Vec<_>>(), 1..8)),
         symmetries in any::<Option<u64>>(),
@@ -208,7 +208,7 @@ fn gathers_bare_steps() {
     // Other than bytes, steps are aligned.
     let steps: Vec<Step> = bytemuck::pod_collect_to_vec(&rows(1000, STEP_SIZE, 7));
     let rows = TableRows { bytes: bytemuck::cast_slice(&steps), stride: STEP_SIZE, attached: &[] };
-    for tokens in [TokenType::UInt8, TokenType::Int32, TokenType::Int64] {
+    for tokens in [ElementType::UInt8, ElementType::Int32, ElementType::Int64] {
         let schema = BatchSchema::new(&layout, Vec::new(), tokens, None).unwrap();
         for num_indices in [0, 1, 127, 128, 129, 130, 5000] {
             let indices: Vec<u64> = (0..num_indices).map(|i| i * 7919 % 1000).collect();
@@ -242,7 +242,7 @@ fn gathers_large_batches_in_parts() {
     let layout = layout(&[ElementType::Int32]);
     let memory = rows(1000, layout.stride(), 7);
     let rows = TableRows { bytes: &memory, stride: layout.stride(), attached: &[] };
-    let schema = BatchSchema::new(&layout, Vec::new(), TokenType::Int32, None).unwrap();
+    let schema = BatchSchema::new(&layout, Vec::new(), ElementType::Int32, None).unwrap();
     for num_rows in [(1 << 16) - 1, 1 << 16, (1 << 17) + 77] {
         let indices: Vec<u64> = (0..num_rows).map(|k| k * 7919 % 1000).collect();
         let turns = Some((SymmetryKey::new(1, 2), indices.as_slice()));

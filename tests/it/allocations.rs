@@ -5,7 +5,7 @@
 use crate::support::Games;
 use a2store::loader::Sampling;
 use a2store::query::no_params;
-use a2store::table::{HeldOut, TokenType};
+use a2store::table::{ElementType, HeldOut};
 use a2store::{CancellationToken, LoaderOptions, MaterializeOptions};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -120,7 +120,7 @@ fn making_batches_allocates_nothing_after_the_first() {
     let mut counted = 0;
     for table in [&table, &view] {
         for prefetch in [0, 1, 4] {
-            for (tokens, symmetries) in [(TokenType::UInt8, false), (TokenType::Int64, true)] {
+            for (tokens, symmetries) in [(ElementType::UInt8, false), (ElementType::Int64, true)] {
                 if symmetries && prefetch == 4 {
                     continue;
                 }

@@ -1,7 +1,7 @@
 use crate::support::Games;
 use a2store::loader::Sampling;
 use a2store::query::no_params;
-use a2store::table::TokenType;
+use a2store::table::ElementType;
 use a2store::{Batch, CancellationToken, ErrorKind, Loader, LoaderOptions, StepTable};
 use std::collections::HashSet;
 
@@ -238,7 +238,7 @@ fn memory_of_dropped_batches_is_reused() {
 #[test]
 fn batches_have_the_requested_columns_and_token_type() {
     let (_games, table) = table();
-    for (tokens, width) in [(TokenType::UInt8, 1), (TokenType::Int32, 4), (TokenType::Int64, 8)] {
+    for (tokens, width) in [(ElementType::UInt8, 1), (ElementType::Int32, 4), (ElementType::Int64, 8)] {
         let columns = vec!["tokens".to_owned(), "board".to_owned()];
         let loader = table.loader(options(100).with_tokens(tokens).with_columns(columns)).unwrap();
         for batch in loader.batches().unwrap() {
@@ -252,6 +252,8 @@ fn batches_have_the_requested_columns_and_token_type() {
             );
         }
     }
+    let error = table.loader(options(100).with_tokens(ElementType::Float32)).unwrap_err();
+    assert!(error.to_string().contains("tokens: expected uint8, int32 or int64, found Float32"), "{error}");
 }
 
 #[test]

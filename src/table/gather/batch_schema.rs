@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::table::rows::element::ElementType;
 use crate::table::rows::layout::{ExtraField, RowLayout};
-use crate::table::rows::step_column::{StepColumn, TILE_MASK, TokenType, is_reserved};
+use crate::table::rows::step_column::{StepColumn, TILE_MASK, is_reserved};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -59,9 +59,12 @@ impl BatchSchema {
     pub(in crate::table) fn new(
         layout: &RowLayout,
         attached: Vec<ColumnSpec>,
-        tokens: TokenType,
+        tokens: ElementType,
         only: Option<&[String]>,
     ) -> Result<BatchSchema> {
+        if !matches!(tokens, ElementType::UInt8 | ElementType::Int32 | ElementType::Int64) {
+            return Err(Error::argument("tokens", "uint8, int32 or int64", format_args!("{tokens:?}")));
+        }
         let columns = columns(&StepColumn::BATCH, tokens, layout, attached);
         let Some(only) = only else {
             return Ok(BatchSchema::from_columns(columns, layout));
@@ -85,7 +88,7 @@ impl BatchSchema {
         attached: Vec<ColumnSpec>,
         keep: impl Fn(&str) -> bool,
     ) -> BatchSchema {
-        let mut columns = columns(&StepColumn::TABLE, TokenType::default(), layout, attached);
+        let mut columns = columns(&StepColumn::TABLE, ElementType::UInt8, layout, attached);
         columns.retain(|column| keep(&column.name));
         BatchSchema::from_columns(columns, layout)
     }
@@ -150,7 +153,7 @@ impl BatchSchema {
 
 fn columns(
     of_step: &[StepColumn],
-    tokens: TokenType,
+    tokens: ElementType,
     layout: &RowLayout,
     attached: Vec<ColumnSpec>,
 ) -> Vec<ColumnSpec> {

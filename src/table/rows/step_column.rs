@@ -4,44 +4,7 @@
 //! views, Arrow and Python follow from this table. The compiler reports each place that a new variant misses, and the
 //! kernel tests compare the kernels with the reference implementation `naive_values`.
 
-use crate::error::{Error, Result};
 use crate::table::rows::element::ElementType;
-use std::str::FromStr;
-
-/// The integer type of tokens. An embedding layer takes each of them without a cast.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TokenType {
-    /// One byte per token.
-    #[default]
-    UInt8,
-    /// Four bytes per token.
-    Int32,
-    /// Eight bytes per token, PyTorch's usual index type.
-    Int64,
-}
-
-impl TokenType {
-    pub(in crate::table) fn element(self) -> ElementType {
-        match self {
-            TokenType::UInt8 => ElementType::UInt8,
-            TokenType::Int32 => ElementType::Int32,
-            TokenType::Int64 => ElementType::Int64,
-        }
-    }
-}
-
-impl FromStr for TokenType {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<TokenType> {
-        match name {
-            "uint8" => Ok(TokenType::UInt8),
-            "int32" => Ok(TokenType::Int32),
-            "int64" => Ok(TokenType::Int64),
-            _ => Err(Error::argument("tokens", "uint8, int32 or int64", name)),
-        }
-    }
-}
 
 /// A column that is computed from a row's step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,9 +45,9 @@ impl StepColumn {
     ];
 
     /// Returns the column's name, the type of its values, and the number of values per row.
-    pub(in crate::table) fn shape(self, tokens: TokenType) -> (&'static str, ElementType, usize) {
+    pub(in crate::table) fn shape(self, tokens: ElementType) -> (&'static str, ElementType, usize) {
         match self {
-            StepColumn::Tokens => ("tokens", tokens.element(), 16),
+            StepColumn::Tokens => ("tokens", tokens, 16),
             StepColumn::Move => ("move", ElementType::UInt8, 1),
             StepColumn::EvValues => ("ev_values", ElementType::Float32, 4),
             StepColumn::EvLegal => ("ev_legal", ElementType::Bool, 4),
@@ -96,7 +59,7 @@ impl StepColumn {
     }
 
     fn name(self) -> &'static str {
-        self.shape(TokenType::default()).0
+        self.shape(ElementType::UInt8).0
     }
 }
 
