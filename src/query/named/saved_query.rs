@@ -83,13 +83,21 @@ impl SavedParameter {
             // Only a parameter whose default is null may be null.
             return if self.default.is_null() { Ok(self.default.clone()) } else { Err("null".to_owned()) };
         }
-        let (from, to) = (value.data_type(), self.default.data_type());
-        let typed = match value.cast_to(&to) {
-            Ok(typed) if from == to || from.is_integer() && to.is_floating() => Some(typed),
+        let integer = match value {
+            ScalarValue::Int64(Some(value)) => Some(i128::from(*value)),
+            ScalarValue::UInt64(Some(value)) => Some(i128::from(*value)),
             // JavaScript and spreadsheets pass whole numbers as floats.
-            Ok(typed) if from.is_numeric() && to.is_integer() => {
-                typed.cast_to(&from).is_ok_and(|back| back == *value).then_some(typed)
+            ScalarValue::Float64(Some(value)) if value.fract() == 0.0 && value.abs() < 2_f64.powi(53) => {
+                Some(*value as i128)
             }
+            _ => None,
+        };
+        let typed = match (self.dtype, value, integer) {
+            ("bool", ScalarValue::Boolean(_), _) | ("string", ScalarValue::Utf8(_), _) => Some(value.clone()),
+            ("int64", _, Some(value)) => i64::try_from(value).ok().map(ScalarValue::from),
+            ("uint64", _, Some(value)) => u64::try_from(value).ok().map(ScalarValue::from),
+            ("float64", ScalarValue::Float64(_), _) => Some(value.clone()),
+            ("float64", _, Some(value)) => Some(ScalarValue::from(value as f64)),
             _ => None,
         };
         typed.ok_or_else(|| match value {

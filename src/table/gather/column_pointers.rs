@@ -80,16 +80,26 @@ impl<'a, T: Token> ColumnPointers<'a, T> {
     /// Returns whether all step columns of a batch are present. The mask as a number is not one of them.
     #[inline(always)]
     pub(in crate::table) fn has_all(&self) -> bool {
-        let pointers: [*mut u8; 7] = [
-            self.tokens.cast(),
-            self.ev_values.cast(),
-            self.ev_legal.cast(),
-            self.board.cast(),
-            self.run_id.cast(),
-            self.step_index.cast(),
-            self.chosen,
-        ];
-        !pointers.iter().any(|pointer| pointer.is_null())
+        // Every field is named, so that the compiler reports a new one.
+        let ColumnPointers {
+            tokens,
+            ev_values,
+            ev_legal,
+            board,
+            run_id,
+            step_index,
+            chosen,
+            ev_legal_mask: _,
+            num_rows: _,
+            columns: _,
+        } = self;
+        !(tokens.is_null()
+            || ev_values.is_null()
+            || ev_legal.is_null()
+            || board.is_null()
+            || run_id.is_null()
+            || step_index.is_null()
+            || chosen.is_null())
     }
 
     /// Writes one row's values to the columns.
@@ -100,7 +110,7 @@ impl<'a, T: Token> ColumnPointers<'a, T> {
     #[inline(always)]
     #[allow(unsafe_code)]
     pub(in crate::table) unsafe fn put<const ALL: bool>(&self, i: usize, step: &Step) {
-        // Every field is named, so that the compiler reports a new one that is not written. `has_all` needs it too.
+        // Every field is named, so that the compiler reports a new one that is not written.
         let &ColumnPointers {
             tokens,
             ev_values,
