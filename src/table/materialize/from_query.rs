@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::query::{Execution, Partition, Query, QueryLimits, QueryStream, Rows, no_params, query_error};
 use crate::system::cancellation::CancellationToken;
 use crate::system::machine::reserve;
+use crate::system::process::lock;
 use crate::system::progress::{Progress, Unit};
 use crate::system::runtime::runtime;
 use crate::table::files::file::absolute;
@@ -33,7 +34,7 @@ use arrow::array::RecordBatch;
 use datafusion::execution::TaskContext;
 use futures::StreamExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use tracing::info;
 
@@ -231,27 +232,41 @@ impl Materializer<'_> {
             rest = after;
             first_row += piece.num_rows();
         }
-        let parts = Mutex::new(parts.into_iter());
-        let next = || parts.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let parts = Mutex::new(parts.into_iter().enumerate());
+        let next = || lock(&parts).next();
+        let write = |piece: &Piece, first_row: u64, part: &mut [u8], stop: &StopOnError| {
+            let mut at = 0;
+            self.read(execution, piece, stop, |batch| {
+                let len = batch.num_rows() * self.stride();
+                let Some(rows) = part.get_mut(at..at + len) else {
+                    return Err(Error::query("a file has more rows than its footer says"));
+                };
+                let base = first_row + (at / self.stride()) as u64;
+                self.writer.write(&batch, rows).map_err(|error| at_row(error, base))?;
+                at += len;
+                Ok(())
+            })?;
+            match at == part.len() {
+                true => Ok(()),
+                false => Err(Error::query("a file has fewer rows than its footer says")),
+            }
+        };
+        // After an error, other threads finish their piece, so that the returned error is always that of the first row.
+        let failed: Mutex<Option<(usize, Error)>> = Mutex::new(None);
         self.on_all_cores(&execution.context, |stop| {
-            while let Some((piece, first_row, part)) = next() {
-                let mut at = 0;
-                self.read(execution, piece, stop, |batch| {
-                    let len = batch.num_rows() * self.stride();
-                    let Some(rows) = part.get_mut(at..at + len) else {
-                        return Err(Error::query("a file has more rows than its footer says"));
-                    };
-                    let base = first_row + (at / self.stride()) as u64;
-                    self.writer.write(&batch, rows).map_err(|error| at_row(error, base))?;
-                    at += len;
-                    Ok(())
-                })?;
-                if at != part.len() {
-                    return Err(Error::query("a file has fewer rows than its footer says"));
+            while lock(&failed).is_none()
+                && let Some((place, (piece, first_row, part))) = next()
+            {
+                if let Err(error) = write(piece, first_row, part, stop) {
+                    let mut failed = lock(&failed);
+                    if failed.as_ref().is_none_or(|&(other, _)| place < other) {
+                        *failed = Some((place, error));
+                    }
                 }
             }
             Ok(())
-        })
+        })?;
+        lock(&failed).take().map_or(Ok(()), |(_, error)| Err(self.limits.explain(error)))
     }
 
     /// Reads partitions on all cores. Each thread buffers a partition's rows and appends them in partition
