@@ -261,6 +261,24 @@ fn a_table_beyond_its_memory_limit_is_rejected() {
 }
 
 #[test]
+fn the_number_of_rows_is_known_before_they_are_read_unless_there_is_a_filter() {
+    let games = Games::new();
+    let needed = |sql: &str| {
+        let error = materialize(&games.archive, sql, &MaterializeOptions::default().with_memory_limit(1)).unwrap_err();
+        match *error.kind() {
+            ErrorKind::MemoryLimit { needed, .. } => needed,
+            _ => panic!("{sql}: {error}"),
+        }
+    };
+    let all = 32 * games.archive.num_steps();
+    for sql in ["SELECT * FROM steps", "SELECT board, move + 0 AS move FROM steps ORDER BY run_id, step_index"] {
+        assert_eq!(needed(sql), all, "{sql}");
+    }
+    // The rows of the first row group exceed the limit.
+    assert!(needed("SELECT * FROM steps WHERE move < 9") < all);
+}
+
+#[test]
 fn an_empty_result_is_an_empty_table() {
     let games = Games::new();
     for sql in ["SELECT * FROM steps WHERE run_id > 1000", "SELECT board FROM steps LIMIT 0"] {
