@@ -81,8 +81,8 @@ impl RunsToWrite<'_> {
             RunsToWrite::Stored { archive, run_ids } => {
                 let make = |mut stored: StoredRun| {
                     let file = if with_files { stored.original()? } else { None };
-                    let StoredRun { run_id, run, game_steps, .. } = stored;
-                    Ok(make(RunToWrite { id: run_id.into(), run, file, game_steps }))
+                    let StoredRun { run, row } = stored;
+                    Ok(make(RunToWrite { id: row.run_id.into(), run, file, game_steps: row.game_steps }))
                 };
                 let take = |run_id: u32, made| take(archive.path(), run_id.into(), made);
                 archive.read_runs(run_ids, options.workers, progress, cancel, make, take)?;

@@ -12,7 +12,8 @@ use crate::archive::archive::Archive;
 use crate::archive::manifest::transaction::{Patience, transact};
 use crate::archive::manifest::{Manifest, Operation};
 use crate::archive::parquet::reader::{OpenDataFile, row_groups};
-use crate::archive::parquet::row_views::{RunFacts, StepRows, run_facts};
+use crate::archive::parquet::row_views::StepRows;
+use crate::archive::parquet::run_rows::{RunRow, run_rows};
 use crate::archive::parquet::writer::{FILE_STEPS, ROW_GROUP_STEPS, RowGroupEncoder};
 use crate::archive::parquet::writer_thread::{RowGroupSender, TransactionFiles};
 use crate::archive::storage::Storage;
@@ -236,9 +237,10 @@ fn archive_runs(storage: &Storage, manifest: &Manifest, source: &AnnotationRows)
     };
     let pool: HashMap<i64, SessionRun> = folder.pool()?.into_iter().map(|run| (run.id, run)).collect();
     let keys: HashSet<RunKey> = pool.values().map(|run| (run.seed, run.max_score, run.highest_tile)).collect();
-    let mut known: HashMap<RunKey, Vec<RunFacts>> = HashMap::new();
+    let mut known: HashMap<RunKey, Vec<RunRow>> = HashMap::new();
     for batch in row_groups(storage, manifest.files(TableName::Runs)) {
-        for (run, _) in run_facts(&batch?)? {
+        for run in run_rows(&batch?)? {
+            let run = RunRow { original: None, ..run? };
             let key = (run.meta.seed, run.meta.max_score, run.meta.highest_tile);
             if keys.contains(&key) {
                 known.entry(key).or_default().push(run);
@@ -255,8 +257,8 @@ fn archive_runs(storage: &Storage, manifest: &Manifest, source: &AnnotationRows)
         let facts = format!("run {id} with seed {seed}, {num_steps} steps and score {}", run.max_score);
         let key = (run.seed, run.max_score, run.highest_tile);
         let is_same =
-            |known: &&RunFacts| steps.is_none_or(|steps| known.num_steps == steps || known.game_steps == Some(steps));
-        let same: Vec<&RunFacts> = known.get(&key).into_iter().flatten().filter(is_same).collect();
+            |known: &&RunRow| steps.is_none_or(|steps| known.num_steps == steps || known.game_steps == Some(steps));
+        let same: Vec<&RunRow> = known.get(&key).into_iter().flatten().filter(is_same).collect();
         let found = match same[..] {
             [only] => only,
             [] => return Err(source.refuse("run", format!("{facts} in the archive"), "no such run".into())),

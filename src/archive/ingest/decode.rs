@@ -2,7 +2,7 @@
 
 use super::known_runs::KnownRuns;
 use super::run_digest::run_digest;
-use super::runs_batch::{IngestedRun, RunInfo, start_time_fits};
+use crate::archive::parquet::run_rows::{RunRow, start_time_fits};
 use crate::error::{Error, Result};
 use crate::format::inputs::{DiscoveredRun, RunPlace, decode_bytes, in_source, read_source};
 use crate::format::{RunFormat, SourceFacts, SourceFormat, SourceRun, encode_run};
@@ -11,6 +11,12 @@ use std::borrow::Cow;
 
 /// The longest engine name. A2T1 cannot hold a longer one either.
 const MAX_ENGINE_BYTES: usize = u16::MAX as usize;
+
+/// A run to write, and its row of `runs`.
+pub(in crate::archive) struct IngestedRun {
+    pub(in crate::archive) run: Run,
+    pub(in crate::archive) row: RunRow,
+}
 
 /// Reads a run for an archive. Returns `None` if the run is known.
 pub(in crate::archive) fn decode_source(source: &DiscoveredRun, known: &KnownRuns) -> Result<Option<Box<IngestedRun>>> {
@@ -72,18 +78,21 @@ fn finish(
         }
         _ => (None, None, SourceFacts::default()),
     };
-    let info = RunInfo {
+    let row = RunRow {
         run_id: 0,
         digest,
         game: run.game(),
-        format,
+        format: format.name().to_owned(),
         source: source.path.to_string_lossy().into_owned(),
         source_index,
         session,
         source_id: facts.id,
         game_steps: facts.num_steps,
+        meta: run.meta().clone(),
+        num_steps: run.num_steps() as u32,
+        final_board: run.final_board(),
         verified: run.verify().is_ok(),
         original,
     };
-    Ok(Box::new(IngestedRun { run, info }))
+    Ok(Box::new(IngestedRun { run, row }))
 }

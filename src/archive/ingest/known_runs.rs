@@ -2,11 +2,10 @@
 //! ids. A twin is a new run of a known game.
 
 use super::digests::{Digests, KeptDigests, digests_of, key_of_game, read_digests, short};
-use super::runs_batch::RunInfo;
 use crate::archive::manifest::Manifest;
 use crate::archive::manifest::data_file::DataFile;
 use crate::archive::parquet::reader::row_groups;
-use crate::archive::parquet::row_views::run_facts;
+use crate::archive::parquet::run_rows::{RunRow, run_rows};
 use crate::archive::storage::Storage;
 use crate::archive::table_name::TableName;
 use crate::error::Result;
@@ -70,7 +69,7 @@ impl KnownRuns {
     }
 
     /// Adds a run if it is new. Returns whether the run and its game were new.
-    pub(in crate::archive) fn insert(&mut self, run: &RunInfo) -> Novelty {
+    pub(in crate::archive) fn insert(&mut self, run: &RunRow) -> Novelty {
         let digest = short(run.digest);
         let (is_known, key) = match (&mut self.ids, run.source_id) {
             (Some(ids), Some(id)) => (!ids.insert(id), id.into()),
@@ -93,9 +92,10 @@ fn recorded_ids(storage: &Storage, manifest: &Manifest, input: RunInput<'_>) -> 
     let mut ids = BTreeSet::new();
     let is_new = |file: &&DataFile| u64::from(file.last_run_id) >= since;
     for batch in row_groups(storage, manifest.files(TableName::Runs).filter(is_new)) {
-        let batch = batch?;
-        let own = run_facts(&batch)?.into_iter().filter(|(run, _)| run.session.as_deref() == Some(session));
-        ids.extend(own.filter_map(|(run, _)| run.source_id));
+        for run in run_rows(&batch?)? {
+            let run = run?;
+            ids.extend(run.source_id.filter(|_| run.session.as_deref() == Some(session)));
+        }
     }
     Ok(Some(ids))
 }

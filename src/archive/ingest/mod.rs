@@ -7,7 +7,6 @@ pub(in crate::archive) mod known_runs;
 pub(in crate::archive) mod pipeline;
 pub(in crate::archive) mod run_digest;
 pub(in crate::archive) mod run_ids;
-pub(in crate::archive) mod runs_batch;
 pub(in crate::archive) mod steps_batch;
 
 use self::ingest_report::{IngestOptions, IngestReport};

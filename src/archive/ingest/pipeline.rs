@@ -11,14 +11,14 @@
 //! Memory holds two windows, the unwritten row groups, one row group of `runs` and a digest of each run. It
 //! depends on the number of threads and hardly on the size of the input; docs/archive.md has the figures.
 
-use super::decode::decode_source;
+use super::decode::{IngestedRun, decode_source};
 use super::ingest_report::IngestReport;
 use super::known_runs::{KnownRuns, Novelty};
 use super::run_ids::RunIds;
-use super::runs_batch::{IngestedRun, RunRow, runs_batch};
 use super::steps_batch::steps_batch;
 use crate::archive::manifest::Manifest;
 use crate::archive::manifest::data_file::DataFile;
+use crate::archive::parquet::run_rows::{RunRow, runs_batch};
 use crate::archive::parquet::writer::{EncodedRowGroup, FILE_STEPS, ROW_GROUP_STEPS, RowGroupEncoder};
 use crate::archive::parquet::writer_thread::{RowGroupSender, TransactionFiles};
 use crate::archive::storage::Storage;
@@ -139,8 +139,7 @@ impl<'a> IngestJob<'a> {
         for group in encoded {
             self.sender.send(TableName::Steps, group)?;
         }
-        for run in groups.into_iter().flatten() {
-            let row = RunRow::from(run);
+        for IngestedRun { row, .. } in groups.into_iter().flatten() {
             self.rows_bytes += row.num_bytes();
             self.rows.push(row);
             if self.rows.len() == ROW_GROUP_RUNS || self.rows_bytes >= ROW_GROUP_RUNS_BYTES {
@@ -170,7 +169,7 @@ impl<'a> IngestJob<'a> {
             match outcome {
                 Ok(None) => report.duplicates += 1,
                 Ok(Some(decoded)) => {
-                    let novelty = self.ingested.known.insert(&decoded.info);
+                    let novelty = self.ingested.known.insert(&decoded.row);
                     report.duplicates += u64::from(novelty == Novelty::Duplicate);
                     report.twins += u64::from(novelty == Novelty::Twin);
                     if novelty != Novelty::Duplicate {
@@ -220,7 +219,7 @@ impl<'a> IngestJob<'a> {
 
     /// Adds a run to the next row group, under the next id.
     fn add(&mut self, mut ingested: IngestedRun) {
-        ingested.info.run_id = self.ingested.next_run_id as u32;
+        ingested.row.run_id = self.ingested.next_run_id as u32;
         self.ingested.next_run_id += 1;
         self.ingested.report.accepted += 1;
         self.ingested.report.num_steps += ingested.run.num_steps() as u64;
@@ -240,7 +239,7 @@ impl<'a> IngestJob<'a> {
             .filter(|runs| runs.iter().any(|ingested| ingested.run.num_steps() > 0))
             .map(|runs| {
                 let parts = parts(runs).map(|part| {
-                    let part = part.iter().map(|ingested| (ingested.info.run_id, &ingested.run));
+                    let part = part.iter().map(|ingested| (ingested.row.run_id, &ingested.run));
                     steps_batch(&part.collect::<Vec<_>>(), self.pipeline.version.phases)
                 });
                 self.steps.encode_parts(parts, self.pipeline.cancel)

@@ -9,7 +9,7 @@ use super::sound_file::SoundFile;
 use crate::archive::manifest::Manifest;
 use crate::archive::manifest::data_file::DataFile;
 use crate::archive::parquet::reader::row_groups;
-use crate::archive::parquet::row_views::run_facts;
+use crate::archive::parquet::run_rows::run_rows;
 use crate::archive::parquet::writer::RowGroupEncoder;
 use crate::archive::parquet::writer_thread::TransactionFiles;
 use crate::archive::storage::Storage;
@@ -87,7 +87,8 @@ impl Adoption {
             |id: &u32, count: &u32| of_table(TableName::Steps).find(|steps| steps.num_steps.get(id) == Some(count));
         let (mut known, mut digests) = (BTreeMap::new(), HashSet::new());
         for batch in row_groups(storage, target.files(TableName::Runs)) {
-            for (run, _) in run_facts(&batch?)? {
+            for run in run_rows(&batch?)? {
+                let run = run?;
                 known.insert(run.run_id, run.num_steps);
                 digests.insert(run.digest);
             }

@@ -6,7 +6,8 @@ use crate::archive::ingest::steps_batch::steps_batch;
 use crate::archive::manifest::Manifest;
 use crate::archive::manifest::data_file::DataFile;
 use crate::archive::manifest::versions::manifest_path;
-use crate::archive::parquet::row_views::{RunFacts, StepRows, at, models, run_facts};
+use crate::archive::parquet::row_views::{StepRows, at, models};
+use crate::archive::parquet::run_rows::{RunRow, run_rows};
 use crate::archive::phases::Phases;
 use crate::archive::problem::Problem;
 use crate::archive::storage::Storage;
@@ -37,7 +38,7 @@ pub(in crate::archive) struct TablesVerifier<'a> {
 impl TablesVerifier<'_> {
     /// Checks every data file, and whether `runs` and `steps` of the newest version agree. Adds to `problems`.
     pub(in crate::archive) fn verify(&self, problems: &mut Vec<Problem>) -> Result<()> {
-        let facts: Mutex<HashMap<u32, RunFacts>> = Mutex::default();
+        let facts: Mutex<HashMap<u32, RunRow>> = Mutex::default();
         self.check_files(TableName::Runs, |file| self.check_runs(file, &facts), problems)?;
         let facts = facts.into_inner().unwrap_or_else(PoisonError::into_inner);
         let seen: Mutex<HashMap<u32, u64>> = Mutex::default();
@@ -69,11 +70,14 @@ impl TablesVerifier<'_> {
     }
 
     /// Checks a file of `runs`. Adds its rows to `facts` if it is of the newest version.
-    fn check_runs(&self, file: &DataFile, facts: &Mutex<HashMap<u32, RunFacts>>) -> Result<Vec<Problem>> {
+    fn check_runs(&self, file: &DataFile, facts: &Mutex<HashMap<u32, RunRow>>) -> Result<Vec<Problem>> {
         let is_current = self.current.contains(file.path.as_str());
         check_file(self.storage, file, self.cancel, &mut |batch, findings| {
-            for (run, original) in run_facts(batch)? {
-                if let Some((expected, found)) = original.and_then(|it| original_differs(&run, it)) {
+            for run in run_rows(batch)? {
+                let mut run = run?;
+                // The kept row says that the run has an original, without its bytes.
+                let original = run.original.as_mut().map(std::mem::take);
+                if let Some((expected, found)) = original.and_then(|it| original_differs(&run, &it)) {
                     findings.add_for_run(run.run_id, "digest of the original", expected, found);
                 }
                 if run.source_format().is_none() {
@@ -92,7 +96,7 @@ impl TablesVerifier<'_> {
     fn check_steps(
         &self,
         file: &DataFile,
-        facts: &HashMap<u32, RunFacts>,
+        facts: &HashMap<u32, RunRow>,
         seen: &Mutex<HashMap<u32, u64>>,
     ) -> Result<Vec<Problem>> {
         let phases = self.newest.map_or_else(Phases::default, |newest| newest.phases);
@@ -146,7 +150,7 @@ impl TablesVerifier<'_> {
                     }
                     let found = run_digest(&run)?;
                     // Such a run was compared through its original file.
-                    if found != facts.digest && !facts.has_original {
+                    if found != facts.digest && facts.original.is_none() {
                         findings.add_for_run(run_id, "digest", Hash::from(facts.digest), Hash::from(found));
                     }
                     if run.game() != facts.game {
@@ -160,7 +164,7 @@ impl TablesVerifier<'_> {
     }
 
     /// Checks a file of `annotations`. If it is of the newest version, compares its runs with `facts`.
-    fn check_annotations(&self, file: &DataFile, facts: &HashMap<u32, RunFacts>) -> Result<Vec<Problem>> {
+    fn check_annotations(&self, file: &DataFile, facts: &HashMap<u32, RunRow>) -> Result<Vec<Problem>> {
         let is_current = self.current.contains(file.path.as_str());
         check_file(self.storage, file, self.cancel, &mut |batch, findings| {
             let models = models(batch)?;
@@ -204,7 +208,7 @@ fn differences(expected: &RecordBatch, found: &RecordBatch) -> Result<Vec<(Strin
 }
 
 /// Compares a run with its original file. Returns what was expected and found if they differ.
-fn original_differs(facts: &RunFacts, original: &[u8]) -> Option<(String, String)> {
+fn original_differs(facts: &RunRow, original: &[u8]) -> Option<(String, String)> {
     match decode_run(original).and_then(|(run, _)| run_digest(&run)) {
         Ok(found) if found == facts.digest => None,
         Ok(found) => Some((Hash::from(facts.digest).to_string(), Hash::from(found).to_string())),
@@ -213,7 +217,7 @@ fn original_differs(facts: &RunFacts, original: &[u8]) -> Option<(String, String
 }
 
 /// Checks the newest version as a whole: ids, digests, version numbers and the number of runs.
-fn check_version(newest: &Manifest, facts: &HashMap<u32, RunFacts>, seen: &HashMap<u32, u64>) -> Vec<Problem> {
+fn check_version(newest: &Manifest, facts: &HashMap<u32, RunRow>, seen: &HashMap<u32, u64>) -> Vec<Problem> {
     let path = manifest_path(newest.version);
     let file_of = |table, run_id: u32| {
         let has = |file: &&DataFile| (file.first_run_id..=file.last_run_id).contains(&run_id);

@@ -1,7 +1,8 @@
 //! Reading of whole runs and their original files from an archive.
 
 use super::reader::{OpenDataFile, read_columns};
-use super::row_views::{RunFacts, StepRows, run_facts};
+use super::row_views::StepRows;
+use super::run_rows::{RunRow, run_rows};
 use crate::archive::archive::Archive;
 use crate::archive::ingest::run_digest::run_digest;
 use crate::archive::table_name::TableName;
@@ -21,22 +22,25 @@ use std::sync::Arc;
 /// A run with the data of its original source.
 #[derive(Debug)]
 pub struct StoredRun {
-    pub(crate) run_id: u32,
     /// The run.
     pub run: Run,
-    /// The number of steps of the whole game, from its source.
-    pub(crate) game_steps: Option<u32>,
-    /// The format of the run file that the run came from.
-    file_format: Option<RunFormat>,
-    /// The run file, if encoding the run would not reproduce it.
-    original: Option<Vec<u8>>,
+    /// The run's row of `runs`.
+    pub(crate) row: RunRow,
 }
 
 impl StoredRun {
     /// Returns the format of run files that fits the run: the format of its source, if that was a run file.
     #[must_use]
     pub fn format(&self) -> RunFormat {
-        self.file_format.unwrap_or(RunFormat::A2run2)
+        self.file_format().unwrap_or(RunFormat::A2run2)
+    }
+
+    /// Returns the format of the run file that the run came from.
+    fn file_format(&self) -> Option<RunFormat> {
+        match self.row.source_format() {
+            Some(SourceFormat::File(format)) => Some(format),
+            _ => None,
+        }
     }
 
     /// Takes the bytes of the run file that this run came from; `None` if it came from another kind of
@@ -45,8 +49,8 @@ impl StoredRun {
     /// # Errors
     /// Errors of the encoder. A run that was decoded causes none.
     pub(crate) fn original(&mut self) -> Result<Option<(RunFormat, Vec<u8>)>> {
-        let Some(format) = self.file_format else { return Ok(None) };
-        let bytes = self.original.take().map_or_else(|| encode_run(&self.run, format), Ok)?;
+        let Some(format) = self.file_format() else { return Ok(None) };
+        let bytes = self.row.original.take().map_or_else(|| encode_run(&self.run, format), Ok)?;
         Ok(Some((format, bytes)))
     }
 }
@@ -100,10 +104,11 @@ impl Archive {
                 let batch = file.read(index)?;
                 let mut known = HashMap::new();
                 let mut ids = Vec::new();
-                for (facts, original) in run_facts(&batch)? {
-                    if run_ids.binary_search(&facts.run_id).is_ok() {
-                        ids.push(facts.run_id);
-                        known.insert(facts.run_id, (facts, original.map(<[u8]>::to_vec)));
+                for row in run_rows(&batch)? {
+                    let row = row?;
+                    if run_ids.binary_search(&row.run_id).is_ok() {
+                        ids.push(row.run_id);
+                        known.insert(row.run_id, row);
                     }
                 }
                 self.read_group(&ids, &known, progress, cancel, &make, &mut sink)
@@ -122,14 +127,15 @@ impl Archive {
         &self,
         run_ids: &[u32],
         cancel: &CancellationToken,
-        mut examine: impl FnMut(&RunFacts) -> Result<()>,
+        mut examine: impl FnMut(&RunRow) -> Result<()>,
     ) -> Result<()> {
         let mut missing = run_ids.iter().copied().peekable();
         self.each_group(TableName::Runs, run_ids, &mut |file, index| {
             cancel.check()?;
-            for (facts, _) in run_facts(&file.read(index)?)? {
-                if missing.next_if_eq(&facts.run_id).is_some() {
-                    examine(&facts)?;
+            for row in run_rows(&file.read(index)?)? {
+                let row = row?;
+                if missing.next_if_eq(&row.run_id).is_some() {
+                    examine(&row)?;
                 }
             }
             Ok(())
@@ -166,7 +172,7 @@ impl Archive {
     fn read_group<T: Send>(
         &self,
         run_ids: &[u32],
-        known: &HashMap<u32, (RunFacts, Option<Vec<u8>>)>,
+        known: &HashMap<u32, RunRow>,
         progress: &dyn Progress,
         cancel: &CancellationToken,
         make: &(impl Fn(StoredRun) -> Result<T> + Sync),
@@ -175,16 +181,16 @@ impl Archive {
         let mut rest = run_ids.iter().copied();
         // A run without steps has no rows in `steps`, so it is inserted between the others.
         let without_rows = |run_id: u32, sink: &mut dyn FnMut(u32, T) -> Result<()>| {
-            let Some((facts, original)) = known.get(&run_id) else { return Ok(()) };
-            if facts.num_steps > 0 {
-                let expected = format!("{} of run {run_id}", facts.num_steps);
+            let Some(row) = known.get(&run_id) else { return Ok(()) };
+            if row.num_steps > 0 {
+                let expected = format!("{} of run {run_id}", row.num_steps);
                 return Err(self.storage.damaged("steps", "rows of `steps`", expected, "none"));
             }
-            let run = match original {
+            let run = match &row.original {
                 Some(bytes) => decode_run(bytes)?.0,
-                None => Run::builder(0).finish(facts.meta.clone(), facts.final_board)?,
+                None => Run::builder(0).finish(row.meta.clone(), row.final_board)?,
             };
-            sink(run_id, make(stored(run, facts, original.as_ref()))?)?;
+            sink(run_id, make(StoredRun { run, row: row.clone() })?)?;
             progress.advance(1);
             Ok(())
         };
@@ -217,40 +223,32 @@ impl Archive {
         &self,
         file: &OpenDataFile<'_>,
         index: usize,
-        known: &HashMap<u32, (RunFacts, Option<Vec<u8>>)>,
+        known: &HashMap<u32, RunRow>,
         make: &impl Fn(StoredRun) -> Result<T>,
     ) -> Result<Vec<(u32, T)>> {
         let batch = file.read(index)?;
         let rows = StepRows::new(&batch)?;
         let mut made = Vec::new();
         for range in rows.runs() {
-            let Some((facts, original)) = known.get(&rows.run_id[range.start]) else { continue };
+            let Some(row) = known.get(&rows.run_id[range.start]) else { continue };
             let damaged = |expected: String, found: String| {
                 self.storage.damaged(&file.file().path, "run built from its rows", expected, found)
             };
-            let run = match original {
+            let run = match &row.original {
                 // The columns cannot reproduce this run.
                 Some(bytes) => decode_run(bytes).map(|(run, _)| run),
-                None => rows.run(range, facts.meta.clone(), facts.final_board),
+                None => rows.run(range, row.meta.clone(), row.final_board),
             };
             let run = run.map_err(|error| damaged("a run".into(), error.message()))?;
             let digest = run_digest(&run)?;
-            if digest != facts.digest {
-                let expected = format!("the digest {} of run {} in `runs`", Hash::from(facts.digest), facts.run_id);
+            if digest != row.digest {
+                let expected = format!("the digest {} of run {} in `runs`", Hash::from(row.digest), row.run_id);
                 return Err(damaged(expected, Hash::from(digest).to_string()));
             }
-            made.push((facts.run_id, make(stored(run, facts, original.as_ref()))?));
+            made.push((row.run_id, make(StoredRun { run, row: row.clone() })?));
         }
         Ok(made)
     }
-}
-
-fn stored(run: Run, facts: &RunFacts, original: Option<&Vec<u8>>) -> StoredRun {
-    let file_format = match facts.source_format() {
-        Some(SourceFormat::File(format)) => Some(format),
-        _ => None,
-    };
-    StoredRun { run_id: facts.run_id, run, game_steps: facts.game_steps, file_format, original: original.cloned() }
 }
 
 /// Returns whether one of the ascending ids is in a range.

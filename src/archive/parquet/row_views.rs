@@ -1,14 +1,12 @@
-//! Rows of the tables as typed columns, and the runs that they describe.
+//! Columns of the tables with their types, and runs from rows of `steps`.
 
 use crate::board::{Board, Move, WideBoard};
 use crate::error::{Error, Result};
-use crate::format::SourceFormat;
 use crate::run::{Branches, Run, RunMeta, RunStep};
 use crate::step_details::{StepDetail, StepDetails};
 use arrow::array::{
-    Array, ArrayAccessor, BinaryArray, BooleanArray, DictionaryArray, FixedSizeBinaryArray, Float32Array, Int32Array,
-    Int64Array, RecordBatch, StringArray, TimestampMillisecondArray, TypedDictionaryArray, UInt8Array, UInt16Array,
-    UInt32Array, UInt64Array,
+    Array, ArrayAccessor, BooleanArray, DictionaryArray, Float32Array, Int32Array, RecordBatch, StringArray,
+    TypedDictionaryArray, UInt8Array, UInt16Array, UInt32Array, UInt64Array,
 };
 use arrow::datatypes::Int32Type;
 use std::ops::Range;
@@ -27,39 +25,17 @@ pub(in crate::archive) struct StepRows<'a> {
     board_eval: &'a Int32Array,
 }
 
-/// A row of `runs`.
-#[derive(Clone, Debug)]
-pub(crate) struct RunFacts {
-    pub(crate) run_id: u32,
-    pub(in crate::archive) digest: [u8; 32],
-    pub(in crate::archive) game: Option<i64>,
-    pub(in crate::archive) format: String,
-    pub(in crate::archive) meta: RunMeta,
-    pub(in crate::archive) num_steps: u32,
-    pub(crate) final_board: Option<WideBoard>,
-    pub(in crate::archive) verified: bool,
-    /// Whether the archive keeps the original file, because the columns cannot reproduce it.
-    pub(in crate::archive) has_original: bool,
-    /// The session that the run was played in. `source_id` is the run's id there.
-    pub(in crate::archive) session: Option<String>,
-    pub(in crate::archive) source_id: Option<u64>,
-    pub(in crate::archive) game_steps: Option<u32>,
-}
-
-/// A row of `runs`, and the run's original file if the archive keeps it.
-pub(in crate::archive) type FactsAndOriginal<'a> = (RunFacts, Option<&'a [u8]>);
-
 /// A dictionary column of text.
-type Words<'a> = TypedDictionaryArray<'a, Int32Type, StringArray>;
+pub(super) type Words<'a> = TypedDictionaryArray<'a, Int32Type, StringArray>;
 
 /// Returns a column of a batch. The batch has the table's schema, so a missing column is a programming error.
-fn column<'a, A: Array + 'static>(batch: &'a RecordBatch, name: &str) -> Result<&'a A> {
+pub(super) fn column<'a, A: Array + 'static>(batch: &'a RecordBatch, name: &str) -> Result<&'a A> {
     let found = batch.column_by_name(name).and_then(|column| column.as_any().downcast_ref::<A>());
     found.ok_or_else(|| mistyped(name))
 }
 
 /// Returns a dictionary column of text.
-fn words<'a>(batch: &'a RecordBatch, name: &str) -> Result<Words<'a>> {
+pub(super) fn words<'a>(batch: &'a RecordBatch, name: &str) -> Result<Words<'a>> {
     column::<DictionaryArray<Int32Type>>(batch, name)?.downcast_dict().ok_or_else(|| mistyped(name))
 }
 
@@ -146,62 +122,5 @@ impl<'a> StepRows<'a> {
             });
         }
         details
-    }
-}
-
-/// Returns the rows of a batch of `runs` in the current schema, each with its original file if it has one.
-pub(in crate::archive) fn run_facts(batch: &RecordBatch) -> Result<Vec<FactsAndOriginal<'_>>> {
-    let run_id = column::<UInt32Array>(batch, "run_id")?.values();
-    let digest = column::<FixedSizeBinaryArray>(batch, "digest")?;
-    let (format, engine) = (words(batch, "format")?, words(batch, "engine")?);
-    let start_time = column::<TimestampMillisecondArray>(batch, "start_time")?;
-    let elapsed_s = column::<Float32Array>(batch, "elapsed_s")?.values();
-    let num_steps = column::<UInt32Array>(batch, "num_steps")?.values();
-    let max_score = column::<Int64Array>(batch, "max_score")?.values();
-    let game = column::<Int64Array>(batch, "game")?;
-    let highest_tile = column::<UInt32Array>(batch, "highest_tile")?.values();
-    let final_board = column::<UInt64Array>(batch, "final_board")?;
-    let seed = column::<UInt64Array>(batch, "seed")?;
-    let final_mask = column::<UInt16Array>(batch, "final_tile_65536_mask")?;
-    let raw_evs = column::<BooleanArray>(batch, "raw_evs")?;
-    let verified = column::<BooleanArray>(batch, "verified")?;
-    let original = column::<BinaryArray>(batch, "original")?;
-    let session = column::<StringArray>(batch, "session")?;
-    let source_id = column::<Int64Array>(batch, "source_id")?;
-    let game_steps = column::<UInt32Array>(batch, "game_steps")?;
-    let row = |row: usize| {
-        let original = at(original, row);
-        let wide = |board| WideBoard::new(Board(board), at(final_mask, row).unwrap_or(0));
-        let facts = RunFacts {
-            run_id: run_id[row],
-            digest: std::array::from_fn(|i| digest.value(row).get(i).copied().unwrap_or_default()),
-            game: at(game, row),
-            format: at(format, row).unwrap_or_default().to_owned(),
-            meta: RunMeta {
-                start_unix_s: (at(start_time, row).unwrap_or(0) / 1000).unsigned_abs(),
-                elapsed_s: elapsed_s[row],
-                max_score: max_score[row].unsigned_abs(),
-                highest_tile: highest_tile[row],
-                engine: at(engine, row).map(str::to_owned),
-                seed: at(seed, row),
-                raw_evs: raw_evs.value(row),
-            },
-            num_steps: num_steps[row],
-            final_board: at(final_board, row).map(wide).transpose()?,
-            verified: verified.value(row),
-            has_original: original.is_some(),
-            session: at(session, row).map(str::to_owned),
-            source_id: at(source_id, row).map(|id| id as u64),
-            game_steps: at(game_steps, row),
-        };
-        Ok((facts, original))
-    };
-    (0..batch.num_rows()).map(row).collect()
-}
-
-impl RunFacts {
-    /// Returns the format of the run's source; `None` if this release does not know the format.
-    pub(crate) fn source_format(&self) -> Option<SourceFormat> {
-        SourceFormat::ALL.into_iter().find(|format| format.name() == self.format)
     }
 }
