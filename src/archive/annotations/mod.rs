@@ -308,7 +308,7 @@ impl Annotating<'_> {
         let send = |parts: Vec<RecordBatch>| match parts.is_empty() {
             true => Ok(()),
             false => {
-                let group = encoder.encode_parts(parts.into_iter().map(Ok), self.cancel)?;
+                let group = encoder.encode(parts.into_iter().map(Ok), self.cancel)?;
                 sender.send(TableName::Annotations, group)
             }
         };

@@ -156,7 +156,7 @@ impl<'a> IngestJob<'a> {
         }
         let batch = runs_batch(&std::mem::take(&mut self.rows), self.ingested_at_ms)?;
         self.rows_bytes = 0;
-        self.sender.send(TableName::Runs, self.runs.encode(&batch, self.pipeline.cancel)?)
+        self.sender.send(TableName::Runs, self.runs.encode([Ok(batch)], self.pipeline.cancel)?)
     }
 
     /// Assigns ids to the new runs among decoded ones. Returns the full row groups, and at the end also the
@@ -242,7 +242,7 @@ impl<'a> IngestJob<'a> {
                     let part = part.iter().map(|ingested| (ingested.row.run_id, &ingested.run));
                     steps_batch(&part.collect::<Vec<_>>(), self.pipeline.version.phases)
                 });
-                self.steps.encode_parts(parts, self.pipeline.cancel)
+                self.steps.encode(parts, self.pipeline.cancel)
             })
             .collect()
     }

@@ -56,7 +56,7 @@ impl Part {
                 let chosen: BooleanArray = ids.values().iter().map(|id| Some(self.run_ids.contains(id))).collect();
                 let rows = filter_record_batch(&batch, &chosen).map_err(Error::other)?;
                 if rows.num_rows() > 0 {
-                    sender.send(self.file.table, encoder.encode(&rows, cancel)?)?;
+                    sender.send(self.file.table, encoder.encode([Ok(rows)], cancel)?)?;
                 }
             }
             Ok(())

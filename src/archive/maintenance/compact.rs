@@ -194,7 +194,8 @@ impl Merge<'_> {
         let mut source = row_groups(self.storage, files.iter().copied());
         let mut next = self.gather(&mut source)?;
         while let Some(batch) = next {
-            let (encoded, following) = rayon::join(|| encoder.encode(&batch, self.cancel), || self.gather(&mut source));
+            let encode = || encoder.encode([Ok(batch)], self.cancel);
+            let (encoded, following) = rayon::join(encode, || self.gather(&mut source));
             sender.send(table, encoded?)?;
             next = following?;
         }

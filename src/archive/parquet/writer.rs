@@ -158,18 +158,9 @@ impl RowGroupEncoder {
         Ok(serialized_writer(table, io::sink())?.1)
     }
 
-    /// Encodes at least one row. The first column must be `run_id`, ascending.
+    /// Encodes at least one row, in one or more parts. The first column must be `run_id`, ascending. Each part is
+    /// encoded before the next is made, so that it stays in a processor's cache. The columns are encoded in parallel.
     pub(in crate::archive) fn encode(
-        &self,
-        batch: &RecordBatch,
-        cancel: &CancellationToken,
-    ) -> Result<EncodedRowGroup> {
-        self.encode_parts([Ok(batch.clone())], cancel)
-    }
-
-    /// Encodes rows that come in parts, like [`encode`](Self::encode). Each part is encoded before the next is
-    /// made, so that it stays in a processor's cache. The columns are encoded in parallel.
-    pub(in crate::archive) fn encode_parts(
         &self,
         parts: impl IntoIterator<Item = Result<RecordBatch>>,
         cancel: &CancellationToken,
