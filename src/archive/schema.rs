@@ -26,6 +26,13 @@ pub fn table_schema(table: TableName) -> SchemaRef {
     Arc::clone(&SCHEMAS[table as usize])
 }
 
+/// Returns the schema of some columns of a table, in the table's order.
+pub(super) fn schema_of_columns(table: TableName, names: &[&str]) -> SchemaRef {
+    let schema = table_schema(table);
+    let fields = schema.fields().iter().filter(|field| names.contains(&field.name().as_str()));
+    Arc::new(Schema::new(fields.cloned().collect::<Vec<_>>()))
+}
+
 /// Returns the type of columns of repeated text.
 pub(super) fn text_dictionary() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))

@@ -16,6 +16,7 @@ use crate::archive::parquet::row_views::StepRows;
 use crate::archive::parquet::run_rows::{RunRow, run_rows};
 use crate::archive::parquet::writer::{FILE_STEPS, ROW_GROUP_STEPS, RowGroupEncoder};
 use crate::archive::parquet::writer_thread::{RowGroupSender, TransactionFiles};
+use crate::archive::schema::table_schema;
 use crate::archive::storage::Storage;
 use crate::archive::table_name::TableName;
 use crate::error::{Error, Result};
@@ -238,7 +239,7 @@ fn archive_runs(storage: &Storage, manifest: &Manifest, source: &AnnotationRows)
     let pool: HashMap<i64, SessionRun> = folder.pool()?.into_iter().map(|run| (run.id, run)).collect();
     let keys: HashSet<RunKey> = pool.values().map(|run| (run.seed, run.max_score, run.highest_tile)).collect();
     let mut known: HashMap<RunKey, Vec<RunRow>> = HashMap::new();
-    for batch in row_groups(storage, manifest.files(TableName::Runs)) {
+    for batch in row_groups(storage, manifest.files(TableName::Runs), &table_schema(TableName::Runs)) {
         for run in run_rows(&batch?)? {
             let run = RunRow { original: None, ..run? };
             let key = (run.meta.seed, run.meta.max_score, run.meta.highest_tile);

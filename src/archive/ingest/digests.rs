@@ -6,7 +6,8 @@
 
 use crate::archive::manifest::Manifest;
 use crate::archive::manifest::data_file::DataFile;
-use crate::archive::parquet::reader::read_columns;
+use crate::archive::parquet::reader::row_groups;
+use crate::archive::schema::schema_of_columns;
 use crate::archive::storage::Storage;
 use crate::archive::table_name::TableName;
 use crate::error::Result;
@@ -53,19 +54,23 @@ impl KeptDigests {
 /// Returns the digests of a version's runs. Reads those that were not kept.
 pub(super) fn digests_of(storage: &Storage, manifest: &Manifest, kept: &KeptDigests) -> Result<Digests> {
     let (paths, mut digests) = kept.take(manifest).map(|kept| (kept.paths, kept.digests)).unwrap_or_default();
-    for file in manifest.files(TableName::Runs).filter(|file| !paths.contains(&file.path)) {
-        read_digests(storage, file, &mut digests)?;
-    }
+    let files = manifest.files(TableName::Runs).filter(|file| !paths.contains(&file.path));
+    read_digests(storage, files, &mut digests)?;
     Ok(digests)
 }
 
-/// Adds the digests and games of a file of `runs`.
-pub(super) fn read_digests(storage: &Storage, file: &DataFile, digests: &mut Digests) -> Result<()> {
-    read_columns(storage, file, &["digest", "game"], |batch| {
+/// Adds the digests and games of files of `runs`.
+pub(super) fn read_digests<'a>(
+    storage: &'a Storage,
+    files: impl Iterator<Item = &'a DataFile>,
+    digests: &mut Digests,
+) -> Result<()> {
+    for batch in row_groups(storage, files, &schema_of_columns(TableName::Runs, &["digest", "game"])) {
+        let batch = batch?;
         digests.extend(batch.column(0).as_fixed_size_binary().iter().flatten().map(short));
         digests.extend(batch.column(1).as_primitive::<Int64Type>().iter().flatten().map(key_of_game));
-        Ok(())
-    })
+    }
+    Ok(())
 }
 
 /// Returns the key of a digest: its first 16 bytes. The runs of one archive are too few for two of them to be equal by

@@ -6,6 +6,7 @@ use crate::archive::manifest::Manifest;
 use crate::archive::manifest::data_file::DataFile;
 use crate::archive::parquet::reader::row_groups;
 use crate::archive::parquet::run_rows::{RunRow, run_rows};
+use crate::archive::schema::table_schema;
 use crate::archive::storage::Storage;
 use crate::archive::table_name::TableName;
 use crate::error::Result;
@@ -55,7 +56,7 @@ impl KnownRuns {
         let mut later = newest.clone();
         later.files.retain(|file| !before.contains(&*file.path));
         let mut digests = Digests::default();
-        later.files(TableName::Runs).try_for_each(|file| read_digests(storage, file, &mut digests))?;
+        read_digests(storage, later.files(TableName::Runs), &mut digests)?;
         let ids = recorded_ids(storage, &later, input)?.unwrap_or_default();
         let is_known = |key: &u128| digests.contains(key) || u64::try_from(*key).is_ok_and(|id| ids.contains(&id));
         let is_apart = !self.added.iter().any(is_known);
@@ -91,7 +92,8 @@ fn recorded_ids(storage: &Storage, manifest: &Manifest, input: RunInput<'_>) -> 
     let session = runs.session.as_deref().unwrap_or_default();
     let mut ids = BTreeSet::new();
     let is_new = |file: &&DataFile| u64::from(file.last_run_id) >= since;
-    for batch in row_groups(storage, manifest.files(TableName::Runs).filter(is_new)) {
+    let files = manifest.files(TableName::Runs).filter(is_new);
+    for batch in row_groups(storage, files, &table_schema(TableName::Runs)) {
         for run in run_rows(&batch?)? {
             let run = run?;
             ids.extend(run.source_id.filter(|_| run.session.as_deref() == Some(session)));

@@ -12,6 +12,7 @@ use crate::archive::parquet::reader::row_groups;
 use crate::archive::parquet::run_rows::run_rows;
 use crate::archive::parquet::writer::RowGroupEncoder;
 use crate::archive::parquet::writer_thread::TransactionFiles;
+use crate::archive::schema::table_schema;
 use crate::archive::storage::Storage;
 use crate::archive::table_name::TableName;
 use crate::error::{Error, Result};
@@ -50,7 +51,7 @@ impl Part {
         let output = TransactionFiles { storage, version, model, file_rows: u64::MAX };
         let (_, files) = output.write(cancel, |sender| {
             let encoder = RowGroupEncoder::new(self.file.table)?;
-            for batch in row_groups(storage, [&self.file]) {
+            for batch in row_groups(storage, [&self.file], &table_schema(self.file.table)) {
                 let batch = batch?;
                 let ids = batch.column(0).as_primitive::<UInt32Type>();
                 let chosen: BooleanArray = ids.values().iter().map(|id| Some(self.run_ids.contains(id))).collect();
@@ -86,7 +87,7 @@ impl Adoption {
         let steps_of =
             |id: &u32, count: &u32| of_table(TableName::Steps).find(|steps| steps.num_steps.get(id) == Some(count));
         let (mut known, mut digests) = (BTreeMap::new(), HashSet::new());
-        for batch in row_groups(storage, target.files(TableName::Runs)) {
+        for batch in row_groups(storage, target.files(TableName::Runs), &table_schema(TableName::Runs)) {
             for run in run_rows(&batch?)? {
                 let run = run?;
                 known.insert(run.run_id, run.num_steps);

@@ -10,6 +10,7 @@ use crate::archive::manifest::{Manifest, Operation};
 use crate::archive::parquet::reader::row_groups;
 use crate::archive::parquet::writer::{FILE_STEPS, ROW_GROUP_STEPS, RowGroupEncoder};
 use crate::archive::parquet::writer_thread::{RowGroupSender, TransactionFiles};
+use crate::archive::schema::table_schema;
 use crate::archive::storage::Storage;
 use crate::archive::table_name::TableName;
 use crate::error::{Error, ErrorKind, Result};
@@ -190,8 +191,8 @@ impl Merge<'_> {
     /// merged ones do too.
     fn copy(&self, files: &[&DataFile], sender: &RowGroupSender) -> Result<()> {
         let table = files[0].table;
-        let encoder = RowGroupEncoder::new(table)?;
-        let mut source = row_groups(self.storage, files.iter().copied());
+        let (encoder, schema) = (RowGroupEncoder::new(table)?, table_schema(table));
+        let mut source = row_groups(self.storage, files.iter().copied(), &schema);
         let mut next = self.gather(&mut source)?;
         while let Some(batch) = next {
             let encode = || encoder.encode([Ok(batch)], self.cancel);

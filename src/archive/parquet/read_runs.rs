@@ -1,10 +1,11 @@
 //! Reading of whole runs and their original files from an archive.
 
-use super::reader::{OpenDataFile, read_columns};
+use super::reader::{OpenDataFile, row_groups};
 use super::row_views::StepRows;
 use super::run_rows::{RunRow, run_rows};
 use crate::archive::archive::Archive;
 use crate::archive::ingest::run_digest::run_digest;
+use crate::archive::schema::schema_of_columns;
 use crate::archive::table_name::TableName;
 use crate::error::{Error, Result};
 use crate::format::{RunFormat, SourceFormat, decode_run, encode_run};
@@ -56,14 +57,14 @@ impl StoredRun {
 }
 
 impl Archive {
-    /// Reads columns of `runs`, in the order of run ids.
+    /// Reads columns of `runs`, in the order of run ids. Each batch has the columns in the order of the table.
     pub(crate) fn read_columns_of_runs(
         &self,
         columns: &[&str],
         mut each: impl FnMut(&RecordBatch) -> Result<()>,
     ) -> Result<()> {
-        let mut files = self.manifest.files(TableName::Runs);
-        files.try_for_each(|file| read_columns(&self.storage, file, columns, &mut each))
+        let schema = schema_of_columns(TableName::Runs, columns);
+        row_groups(&self.storage, self.manifest.files(TableName::Runs), &schema).try_for_each(|batch| each(&batch?))
     }
 
     /// Reads a run.

@@ -59,29 +59,6 @@ fn checksum(mut file: &File) -> io::Result<(u32, u64)> {
     Ok((reader.get_ref().crc32c(), num_bytes))
 }
 
-/// Reads the given columns of a file, one row group after the other.
-pub(in crate::archive) fn read_columns(
-    storage: &Storage,
-    file: &DataFile,
-    columns: &[&str],
-    mut each: impl FnMut(&RecordBatch) -> Result<()>,
-) -> Result<()> {
-    let open = OpenDataFile::sound(storage, file)?;
-    let schema = table_schema(file.table);
-    let fields = columns.iter().map(|column| schema.field_with_name(column).cloned()).collect::<Result<Vec<_>, _>>();
-    let schema = Arc::new(Schema::new(fields.map_err(|error| not_parquet(storage, file, error))?));
-    let mut num_rows = 0;
-    for index in 0..open.num_row_groups() {
-        let batch = open.read_as(index, &schema)?;
-        num_rows += batch.num_rows() as u64;
-        each(&batch)?;
-    }
-    if num_rows != file.num_rows {
-        return Err(storage.damaged(&file.path, "number of rows", file.num_rows, num_rows));
-    }
-    Ok(())
-}
-
 fn not_parquet(storage: &Storage, file: &DataFile, error: impl std::fmt::Display) -> Error {
     storage.damaged(&file.path, "Parquet", "readable data", error)
 }
@@ -149,18 +126,31 @@ impl<'a> OpenDataFile<'a> {
     }
 }
 
-/// Returns the row groups of several files, one after the other, in the current schema. Compares each file with its
-/// manifest before it reads the file. Opens one file after the other.
+/// Returns the row groups of several files, one after the other, with the columns of `schema`. Opens one file after the
+/// other. Compares each file with its manifest: its length and checksum before it is read, and its number of rows after
+/// its last row group.
 pub(in crate::archive) fn row_groups<'a>(
     storage: &'a Storage,
     files: impl IntoIterator<Item = &'a DataFile>,
+    schema: &SchemaRef,
 ) -> impl Iterator<Item = Result<RecordBatch>> {
     type RowGroups<'a> = Box<dyn Iterator<Item = Result<RecordBatch>> + Send + 'a>;
-    files.into_iter().flat_map(|file| -> RowGroups<'a> {
-        match OpenDataFile::sound(storage, file) {
-            Ok(open) => Box::new((0..open.num_row_groups()).map(move |index| open.read(index))),
-            Err(error) => Box::new(std::iter::once(Err(error))),
-        }
+    files.into_iter().flat_map(move |file| -> RowGroups<'a> {
+        let open = match OpenDataFile::sound(storage, file) {
+            Ok(open) => open,
+            Err(error) => return Box::new(std::iter::once(Err(error))),
+        };
+        let (schema, num_groups, mut num_rows) = (Arc::clone(schema), open.num_row_groups(), 0);
+        let read_or_check = move |index| {
+            if index == num_groups {
+                let error = || storage.damaged(&file.path, "number of rows", file.num_rows, num_rows);
+                return (num_rows != file.num_rows).then(|| Err(error()));
+            }
+            let batch = open.read_as(index, &schema);
+            num_rows += batch.as_ref().map_or(0, |batch| batch.num_rows() as u64);
+            Some(batch)
+        };
+        Box::new((0..=num_groups).filter_map(read_or_check))
     })
 }
 
