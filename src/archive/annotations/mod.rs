@@ -11,7 +11,7 @@ use self::annotation_rows::{AnnotationRows, AnnotationTable};
 use crate::archive::archive::Archive;
 use crate::archive::manifest::transaction::{Patience, transact};
 use crate::archive::manifest::{Manifest, Operation};
-use crate::archive::parquet::reader::{OpenDataFile, row_groups};
+use crate::archive::parquet::reader::{OpenDataFile, each_group, row_groups};
 use crate::archive::parquet::row_views::StepRows;
 use crate::archive::parquet::run_rows::{RunRow, run_rows};
 use crate::archive::parquet::writer::{FILE_STEPS, ROW_GROUP_STEPS, RowGroupEncoder};
@@ -313,19 +313,27 @@ impl Annotating<'_> {
                 sender.send(TableName::Annotations, group)
             }
         };
-        self.each_run(|run_id, rows, steps, range| {
-            self.cancel.check()?;
-            let batch = self.source.batch(rows, run_id, self.model)?;
-            report.missing_steps += compare(self.source, steps, range, &batch, self.options.partial)?;
-            report.num_runs += 1;
-            report.num_rows += batch.num_rows() as u64;
-            self.progress.advance(batch.num_rows() as u64);
-            num_rows += batch.num_rows();
-            seen = Some(run_id);
-            parts.push(batch);
-            if num_rows >= ROW_GROUP_STEPS {
-                num_rows = 0;
-                send(std::mem::take(&mut parts))?;
+        let run_ids: Vec<u32> = self.runs.keys().copied().collect();
+        let open = |file| OpenDataFile::sound(self.storage, file);
+        each_group(self.manifest.files(TableName::Steps), &run_ids, open, &mut |file, index| {
+            let group = file.read(index)?;
+            let steps = StepRows::new(&group)?;
+            for range in steps.runs() {
+                let run_id = steps.run_id[range.start];
+                let Some(rows) = self.runs.get(&run_id) else { continue };
+                self.cancel.check()?;
+                let batch = self.source.batch(rows, run_id, self.model)?;
+                report.missing_steps += compare(self.source, &steps, &range, &batch, self.options.partial)?;
+                report.num_runs += 1;
+                report.num_rows += batch.num_rows() as u64;
+                self.progress.advance(batch.num_rows() as u64);
+                num_rows += batch.num_rows();
+                seen = Some(run_id);
+                parts.push(batch);
+                if num_rows >= ROW_GROUP_STEPS {
+                    num_rows = 0;
+                    send(std::mem::take(&mut parts))?;
+                }
             }
             Ok(())
         })?;
@@ -338,32 +346,5 @@ impl Annotating<'_> {
             return Err(self.source.refuse("run_id", "runs of the archive with steps", found));
         }
         send(parts)
-    }
-
-    /// Calls `each` for every annotated run, in order, with its rows in the source and its steps in the archive. Reads
-    /// only the row groups that may have annotated runs.
-    fn each_run(
-        &self,
-        mut each: impl FnMut(u32, &Range<u64>, &StepRows<'_>, &Range<usize>) -> Result<()>,
-    ) -> Result<()> {
-        // Damaged statistics may have a minimum above the maximum.
-        let has_runs = |(first, last): (u32, u32)| first <= last && self.runs.range(first..=last).next().is_some();
-        for file in self.manifest.files(TableName::Steps) {
-            if !has_runs((file.first_run_id, file.last_run_id)) {
-                continue;
-            }
-            let open = OpenDataFile::sound(self.storage, file)?;
-            for index in (0..open.num_row_groups()).filter(|&index| open.run_ids(index).is_none_or(has_runs)) {
-                let batch = open.read(index)?;
-                let steps = StepRows::new(&batch)?;
-                for range in steps.runs() {
-                    let run_id = steps.run_id[range.start];
-                    if let Some(rows) = self.runs.get(&run_id) {
-                        each(run_id, rows, &steps, &range)?;
-                    }
-                }
-            }
-        }
-        Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! Reading of whole runs and their original files from an archive.
 
-use super::reader::{OpenDataFile, row_groups};
+use super::reader::{self, OpenDataFile, row_groups};
 use super::row_views::StepRows;
 use super::run_rows::{RunRow, run_rows};
 use crate::archive::archive::Archive;
@@ -17,7 +17,6 @@ use arrow::array::RecordBatch;
 use blake3::Hash;
 use rayon::prelude::*;
 use std::collections::HashMap;
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// A run with the data of its original source.
@@ -147,26 +146,19 @@ impl Archive {
         }
     }
 
-    /// Calls `each` for the row groups of a table that may hold these runs, in order. Opens one file after the
-    /// other, because the number of open files is limited.
+    /// Calls `each` for the row groups of a table that may hold these runs, in order. Checks each file before its first
+    /// use.
     fn each_group<'a>(
         &'a self,
         table: TableName,
         run_ids: &[u32],
         each: &mut dyn FnMut(&Arc<OpenDataFile<'a>>, usize) -> Result<()>,
     ) -> Result<()> {
-        for file in self.manifest.files(table) {
-            if any_in(run_ids, file.first_run_id..=file.last_run_id) {
-                self.check_file(file)?;
-                let open = Arc::new(OpenDataFile::new(&self.storage, file)?);
-                for index in 0..open.num_row_groups() {
-                    if open.run_ids(index).is_none_or(|(first, last)| any_in(run_ids, first..=last)) {
-                        each(&open, index)?;
-                    }
-                }
-            }
-        }
-        Ok(())
+        let open = |file| {
+            self.check_file(file)?;
+            OpenDataFile::new(&self.storage, file)
+        };
+        reader::each_group(self.manifest.files(table), run_ids, open, each)
     }
 
     /// Reads and converts the runs of one row group of `runs`.
@@ -250,10 +242,4 @@ impl Archive {
         }
         Ok(made)
     }
-}
-
-/// Returns whether one of the ascending ids is in a range.
-fn any_in(run_ids: &[u32], range: RangeInclusive<u32>) -> bool {
-    let at = run_ids.partition_point(|run_id| run_id < range.start());
-    run_ids.get(at).is_some_and(|run_id| range.contains(run_id))
 }

@@ -17,6 +17,7 @@ use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::statistics::Statistics;
 use std::fs::File;
 use std::io::{self, BufReader, Seek};
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -152,6 +153,31 @@ pub(in crate::archive) fn row_groups<'a>(
         };
         Box::new((0..=num_groups).filter_map(read_or_check))
     })
+}
+
+/// Calls `each` for the row groups of files that may hold these runs, in order. `run_ids` must ascend. Calls `open` for
+/// one file after the other, because the number of open files is limited.
+pub(in crate::archive) fn each_group<'a>(
+    files: impl Iterator<Item = &'a DataFile>,
+    run_ids: &[u32],
+    open: impl Fn(&'a DataFile) -> Result<OpenDataFile<'a>>,
+    each: &mut dyn FnMut(&Arc<OpenDataFile<'a>>, usize) -> Result<()>,
+) -> Result<()> {
+    for file in files.filter(|file| any_in(run_ids, file.first_run_id..=file.last_run_id)) {
+        let open = Arc::new(open(file)?);
+        for index in 0..open.num_row_groups() {
+            if open.run_ids(index).is_none_or(|(first, last)| any_in(run_ids, first..=last)) {
+                each(&open, index)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether one of the ascending ids is in a range.
+fn any_in(run_ids: &[u32], range: RangeInclusive<u32>) -> bool {
+    let at = run_ids.partition_point(|run_id| run_id < range.start());
+    run_ids.get(at).is_some_and(|run_id| range.contains(run_id))
 }
 
 /// Returns the first and last run id of a row group, if its statistics have them.
