@@ -1,7 +1,7 @@
 //! Data files that a listing found, and what they say about themselves.
 
 use crate::archive::manifest::data_file::DataFile;
-use crate::archive::parquet::reader::group_run_ids;
+use crate::archive::parquet::row_views::{at, models};
 use crate::archive::schema::{ARCHIVE_KEY, SCHEMA_VERSION, SCHEMA_VERSION_KEY};
 use crate::archive::storage::Storage;
 use crate::archive::table_name::TableName;
@@ -13,12 +13,9 @@ use bytes::Bytes;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
-use parquet::file::statistics::Statistics;
 use std::collections::BTreeMap;
 use std::io::Read;
-
-/// The position of the column `model` in `annotations`.
-const MODEL: usize = 2;
+use std::sync::Arc;
 
 /// A sound data file.
 pub(in crate::archive) struct SoundFile {
@@ -50,13 +47,23 @@ pub(in crate::archive) fn parse_sound(table: TableName, path: &str, bytes: &Byte
 
 fn parse(table: TableName, path: &str, bytes: &Bytes) -> Option<SoundFile> {
     let builder = ParquetRecordBatchReaderBuilder::try_new(bytes.clone()).ok()?;
-    let (file, archive_id) = facts(table, path, bytes, builder.metadata())?;
-    let columns: &[&str] = if table == TableName::Runs { &["run_id", "num_steps", "digest"] } else { &["run_id"] };
+    let footer = Arc::clone(builder.metadata());
+    if own_value(&footer, SCHEMA_VERSION_KEY)? != SCHEMA_VERSION.to_string() {
+        return None;
+    }
+    let columns: &[&str] = match table {
+        TableName::Runs => &["run_id", "num_steps", "digest"],
+        TableName::Steps => &["run_id"],
+        TableName::Annotations => &["run_id", "model"],
+    };
     let mask = ProjectionMask::columns(builder.parquet_schema(), columns.iter().copied());
-    let (mut num_steps, mut digests) = (BTreeMap::new(), Vec::new());
+    let (mut num_steps, mut digests, mut model) = (BTreeMap::new(), Vec::new(), None);
     for batch in builder.with_projection(mask).build().ok()? {
         let batch = batch.ok()?;
         let ids = batch.column_by_name("run_id")?.as_primitive_opt::<UInt32Type>()?.values();
+        if table == TableName::Annotations && model.is_none() {
+            model = Some(at(models(&batch).ok()?, 0)?.to_owned());
+        }
         if table != TableName::Runs {
             ids.iter().for_each(|&run_id| *num_steps.entry(run_id).or_default() += 1);
             continue;
@@ -67,15 +74,6 @@ fn parse(table: TableName, path: &str, bytes: &Bytes) -> Option<SoundFile> {
             digests.push(digest?.try_into().ok()?);
         }
     }
-    Some(SoundFile { file, archive_id, num_steps, digests })
-}
-
-/// Returns the entry of a file, and its archive; `None` for a file of another program.
-fn facts(table: TableName, path: &str, bytes: &[u8], footer: &ParquetMetaData) -> Option<(DataFile, String)> {
-    if own_value(footer, SCHEMA_VERSION_KEY)? != SCHEMA_VERSION.to_string() {
-        return None;
-    }
-    let ids = footer.row_groups().iter().map(group_run_ids).collect::<Option<Vec<_>>>()?;
     let rows_of = |group: &RowGroupMetaData| u64::try_from(group.num_rows()).ok();
     let row_groups: Vec<u64> = footer.row_groups().iter().map(rows_of).collect::<Option<_>>()?;
     let file = DataFile {
@@ -84,24 +82,16 @@ fn facts(table: TableName, path: &str, bytes: &[u8], footer: &ParquetMetaData) -
         num_rows: row_groups.iter().sum(),
         num_bytes: bytes.len() as u64,
         crc32c: format!("{:08x}", crc32c::crc32c(bytes)),
-        first_run_id: ids.first()?.0,
-        last_run_id: ids.last()?.1,
-        model: if table == TableName::Annotations { Some(own_model(footer)?) } else { None },
+        first_run_id: *num_steps.first_key_value()?.0,
+        last_run_id: *num_steps.last_key_value()?.0,
+        model,
         row_groups,
     };
-    Some((file, own_value(footer, ARCHIVE_KEY)?))
+    Some(SoundFile { file, archive_id: own_value(&footer, ARCHIVE_KEY)?, num_steps, digests })
 }
 
 /// Returns the value of a key in a footer.
 fn own_value(footer: &ParquetMetaData, key: &str) -> Option<String> {
     let pairs = footer.file_metadata().key_value_metadata()?;
     pairs.iter().find(|pair| pair.key == key)?.value.clone()
-}
-
-/// Returns the model of a file of `annotations`, by its statistics.
-fn own_model(footer: &ParquetMetaData) -> Option<String> {
-    match footer.row_groups().first()?.columns().get(MODEL)?.statistics()? {
-        Statistics::ByteArray(statistics) => Some(std::str::from_utf8(statistics.min_bytes_opt()?).ok()?.to_owned()),
-        _ => None,
-    }
 }
