@@ -144,19 +144,17 @@ impl Backend for ObjectPrefix {
     fn open(&self, path: &str) -> Result<Option<File>> {
         let as_io = |source| Error::io(std::env::temp_dir(), source);
         let mut copy = tempfile::tempfile().map_err(as_io)?;
-        let object = self.request(path, |store, path| async move { existing(store.get(&path).await) })?;
-        let Some(mut stream) = object.map(|object| object.into_stream()) else { return Ok(None) };
-        loop {
-            let (next, rest) = self.request(path, |_, _| async move {
-                let next = stream.try_next().await?;
-                Ok((next, stream))
-            })?;
-            let Some(bytes) = next else { break };
-            copy.write_all(&bytes).map_err(as_io)?;
-            stream = rest;
-        }
-        copy.rewind().map_err(as_io)?;
-        Ok(Some(copy))
+        let copied = self.request(path, |store, path| async move {
+            let Some(object) = existing(store.get(&path).await)? else { return Ok(Ok(None)) };
+            let mut stream = object.into_stream();
+            while let Some(bytes) = stream.try_next().await? {
+                if let Err(error) = copy.write_all(&bytes) {
+                    return Ok(Err(error));
+                }
+            }
+            Ok(copy.rewind().map(|()| Some(copy)))
+        })?;
+        copied.map_err(as_io)
     }
 
     fn list(&self, folder: &str) -> Result<Vec<ListedFile>> {
