@@ -22,7 +22,7 @@ use crate::archive::table_name::TableName;
 use crate::error::{Error, Result};
 use crate::format::{AnnotationFolder, SessionRun};
 use crate::system::cancellation::CancellationToken;
-use crate::system::progress::{Progress, Unit};
+use crate::system::progress::{Progress, ReportedWork, Unit};
 use arrow::array::RecordBatch;
 use derive_setters::Setters;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -139,14 +139,14 @@ impl Archive {
                 }
                 _ => {}
             }
-            progress.begin("annotate", Unit::Rows, runs.values().map(|rows| rows.end - rows.start).sum());
+            let total = runs.values().map(|rows| rows.end - rows.start).sum();
+            let _work = ReportedWork::begin(progress, "annotate", Unit::Rows, total);
             let (manifest, source, runs) = (newest, &source, &runs);
             let work = Annotating { storage, manifest, source, runs, model, options, progress, cancel };
             storage.create_folders(&[TableName::Annotations.name()])?;
             let output = TransactionFiles { storage, version: &next, model: Some(model), file_rows: FILE_STEPS };
-            let outcome = output.write(cancel, |sender| work.run(sender, &mut report));
-            progress.end();
-            next.replace(&removed, outcome?.1);
+            let (_, files) = output.write(cancel, |sender| work.run(sender, &mut report))?;
+            next.replace(&removed, files);
             Ok((Some(next), report))
         };
         // The steps of a run never change, and after a `restore`, which may drop runs, a change is prepared again.

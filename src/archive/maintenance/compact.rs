@@ -15,7 +15,7 @@ use crate::archive::storage::Storage;
 use crate::archive::table_name::TableName;
 use crate::error::{Error, ErrorKind, Result};
 use crate::system::cancellation::CancellationToken;
-use crate::system::progress::{Progress, Unit};
+use crate::system::progress::{Progress, ReportedWork, Unit};
 use crate::system::workers::pool;
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
@@ -154,11 +154,10 @@ impl Merge<'_> {
                 return Ok((None, report));
             }
             let mut next = newest.next(Operation::Compact);
-            self.progress.begin("compact", Unit::Rows, num_rows);
-            let rewritten = self.threads.install(|| self.rewrite(&next, &groups));
-            self.progress.end();
+            let _work = ReportedWork::begin(self.progress, "compact", Unit::Rows, num_rows);
+            let rewritten = self.threads.install(|| self.rewrite(&next, &groups))?;
             let removed = groups.iter().flatten().map(|file| file.path.clone()).collect();
-            next.replace(&removed, rewritten?);
+            next.replace(&removed, rewritten);
             (report.files_after, report.bytes_after) = sizes(&next.files);
             Ok((Some(next), report))
         };

@@ -11,7 +11,7 @@ use crate::archive::storage::storage_options::StorageOptions;
 use crate::archive::table_name::TableName;
 use crate::error::{ErrorKind, Result};
 use crate::system::cancellation::CancellationToken;
-use crate::system::progress::{Progress, Unit};
+use crate::system::progress::{Progress, ReportedWork, Unit};
 use crate::system::workers::pool;
 use serde::Serialize;
 use std::collections::HashSet;
@@ -70,12 +70,11 @@ impl Archive {
             let newest = newest.as_ref();
             let num_bytes = files.values().map(|file| file.num_bytes).sum();
             let threads = pool("verify", workers)?;
-            progress.begin("verify", Unit::Bytes, num_bytes);
+            let work = ReportedWork::begin(progress, "verify", Unit::Bytes, num_bytes);
             let current = newest.map(Manifest::paths).unwrap_or_default();
             let tables = TablesVerifier { storage: &storage, newest, files: &files, current, progress, cancel };
-            let outcome = threads.install(|| tables.verify(&mut problems));
-            progress.end();
-            outcome?;
+            threads.install(|| tables.verify(&mut problems))?;
+            drop(work);
             let mut unnamed_files = 0;
             for table in TableName::ALL {
                 let paths = storage.data_files(table)?;

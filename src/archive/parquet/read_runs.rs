@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::format::{RunFormat, SourceFormat, decode_run, encode_run};
 use crate::run::Run;
 use crate::system::cancellation::CancellationToken;
-use crate::system::progress::{Progress, Unit};
+use crate::system::progress::{Progress, ReportedWork, Unit};
 use crate::system::workers::pool;
 use arrow::array::RecordBatch;
 use blake3::Hash;
@@ -98,8 +98,8 @@ impl Archive {
         mut sink: impl FnMut(u32, T) -> Result<()> + Send,
     ) -> Result<()> {
         let threads = pool("export", workers)?;
-        progress.begin("export", Unit::Runs, run_ids.len() as u64);
-        let outcome = threads.install(|| {
+        let _work = ReportedWork::begin(progress, "export", Unit::Runs, run_ids.len() as u64);
+        threads.install(|| {
             self.each_group(TableName::Runs, run_ids, &mut |file, index| {
                 let batch = file.read(index)?;
                 let mut known = HashMap::new();
@@ -113,9 +113,7 @@ impl Archive {
                 }
                 self.read_group(&ids, &known, progress, cancel, &make, &mut sink)
             })
-        });
-        progress.end();
-        outcome
+        })
     }
 
     /// Calls `examine` for each run, in the order of ids, without reading steps. `run_ids` must ascend.
