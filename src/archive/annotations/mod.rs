@@ -89,7 +89,7 @@ pub struct ModelInfo {
     pub last_run_id: u32,
 }
 
-/// The maximum length of a model's name in bytes. Parquet statistics hold names of this length as a whole.
+/// The maximum length of a model's name in bytes.
 const MAX_NAME: usize = 60;
 
 impl Archive {
@@ -241,7 +241,7 @@ fn archive_runs(storage: &Storage, manifest: &Manifest, source: &AnnotationRows)
     let mut known: HashMap<RunKey, Vec<RunRow>> = HashMap::new();
     for batch in row_groups(storage, manifest.files(TableName::Runs), &table_schema(TableName::Runs)) {
         for run in run_rows(&batch?)? {
-            let run = RunRow { original: None, ..run? };
+            let run = RunRow { original: None, source: String::new(), ..run? };
             let key = (run.meta.seed, run.meta.max_score, run.meta.highest_tile);
             if keys.contains(&key) {
                 known.entry(key).or_default().push(run);

@@ -174,7 +174,7 @@ pub(in crate::archive) fn each_group<'a>(
     Ok(())
 }
 
-/// Returns whether one of the ascending ids is in a range.
+/// Returns whether one of the ascending ids is in a range. Damaged statistics may give a range that ends before its start.
 fn any_in(run_ids: &[u32], range: RangeInclusive<u32>) -> bool {
     let at = run_ids.partition_point(|run_id| run_id < range.start());
     run_ids.get(at).is_some_and(|run_id| range.contains(run_id))
