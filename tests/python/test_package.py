@@ -33,7 +33,8 @@ def test_all_names_exist_and_are_listed() -> None:
 
 def test_make_check_names_existing_tests() -> None:
     tests = Path(__file__).parent
-    [names] = re.findall(r"^QUICK := (.*)$", (tests.parents[1] / "Makefile").read_text().replace("\\\n", ""), re.MULTILINE)
+    makefile = (tests.parents[1] / "Makefile").read_text().replace("\\\n", "")
+    [names] = re.findall(r"^QUICK := (.*)$", makefile, re.MULTILINE)
     assert [name for name in names.split() if not (tests / f"test_{name}.py").is_file()] == []
 
 
