@@ -13,7 +13,7 @@ use crate::query::tasks::Division;
 use datafusion::common::Result as DataFusionResult;
 use datafusion::datasource::physical_plan::FileGroup;
 use datafusion::execution::{SessionState, TaskContext};
-use datafusion::logical_expr::{FetchType, LogicalPlan, SkipType, SortExpr};
+use datafusion::logical_expr::{FetchType, LogicalPlan, SkipType};
 use datafusion::physical_plan::execution_plan::CardinalityEffect;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
@@ -76,7 +76,7 @@ pub(in crate::query) async fn plan(
 }
 
 /// Returns the skip, the fetch and the input of a top-level LIMIT, if the input consists of scans, filters,
-/// projections and sorts by run and step only. A sort by other columns does not keep the partitions.
+/// projections and sorts only.
 fn row_by_row(plan: &LogicalPlan) -> DataFusionResult<Option<(usize, Option<usize>, &LogicalPlan)>> {
     let (skip, fetch, input) = match plan {
         LogicalPlan::Limit(limit) => match (limit.get_skip_type()?, limit.get_fetch_type()?) {
@@ -90,18 +90,12 @@ fn row_by_row(plan: &LogicalPlan) -> DataFusionResult<Option<(usize, Option<usiz
         node = match node {
             LogicalPlan::Projection(projection) => &projection.input,
             LogicalPlan::Filter(filter) => &filter.input,
-            LogicalPlan::Sort(sort) if sort.fetch.is_none() && sort.expr.iter().all(is_by_key) => &sort.input,
+            LogicalPlan::Sort(sort) if sort.fetch.is_none() => &sort.input,
             LogicalPlan::SubqueryAlias(alias) => &alias.input,
             LogicalPlan::TableScan(_) => return Ok(Some((skip, fetch, input))),
             _ => return Ok(None),
         };
     }
-}
-
-/// Returns whether the rows of a table may have this order already.
-fn is_by_key(sort: &SortExpr) -> bool {
-    let name = sort.expr.try_as_col().map(|column| column.name.as_str());
-    sort.asc && name.is_some_and(|name| ["model", "run_id", "step_index"].contains(&name))
 }
 
 /// Makes a plan with one partition per row group; `None` if a node does not keep their order.
@@ -127,8 +121,8 @@ async fn in_order(
     Ok(rows.map(|rows| Execution { plan, context: state.task_ctx(), rows }))
 }
 
-/// Returns the maximum number of rows of each partition of the scan under `plan`, and whether each partition returns as
-/// many; `None` unless the partitions and their order reach the top of the plan.
+/// Returns the maximum number of rows of each partition of the scan under `plan`, and whether each partition returns
+/// exactly that number; `None` unless the partitions and their order reach the top of the plan.
 fn kept_partitions(plan: &Arc<dyn ExecutionPlan>) -> Option<(Vec<usize>, bool)> {
     let num_partitions = plan.output_partitioning().partition_count();
     let (mut node, mut is_exact) = (plan, true);
