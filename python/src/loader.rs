@@ -97,8 +97,8 @@ impl PyLoader {
     /// state.
     ///
     /// - ``version``: int, the version of the dict and of the orders, 1.
-    /// - ``archive``, ``archive_version``, ``query``: str, int and str, the archive's id and version and a hash of the
-    ///   query that the rows come from; ``""`` and 0 for other rows. They are not compared.
+    /// - ``archive``, ``archive_version``, ``query``: str, int and str: the archive's id and version, and a hash of the
+    ///   query's text, parameters and limits; ``""`` and 0 for rows of other origin. They are not compared.
     /// - ``rows``: str, the table's ``fingerprint``.
     /// - ``num_rows``, ``num_samples``: ints, the rows of the table and of an epoch.
     /// - ``order``: str, the rows of an epoch and their order, such as ``"shuffled"`` or ``"weighted by age"``. Equal

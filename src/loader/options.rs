@@ -29,8 +29,8 @@ pub struct LoaderOptions {
     pub rank: usize,
     /// The number of processes that share the stream, at least 1.
     pub world_size: usize,
-    /// The type of tokens: `UInt8`, `Int32` or `Int64`, PyTorch's usual index type. An embedding layer takes each of
-    /// them without a cast.
+    /// The type of tokens: `UInt8`, `Int32` or `Int64`. PyTorch's usual index type is `Int64`. An embedding layer takes each
+    /// type without a cast.
     pub tokens: ElementType,
     /// Whether to turn each row by one of the board's eight symmetries. This turns board, tokens, move, values,
     /// legal moves and the extra column `tile_65536_mask`. Other extra columns stay as they are. The symmetry depends

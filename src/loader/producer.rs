@@ -110,7 +110,7 @@ impl Iterator for Batches {
     ///
     /// # Panics
     /// If the memory of a batch cannot be allocated, or if the thread that makes the batches panicked.
-    /// [`next_batch`](Batches::next_batch) returns an error if memory is missing. An epoch never ends early without an
+    /// [`next_batch`](Batches::next_batch) returns an error if an allocation fails. An epoch never ends early without an
     /// error.
     fn next(&mut self) -> Option<Batch> {
         self.next_batch(CancellationToken::never()).unwrap_or_else(|error| panic!("{error}"))
@@ -143,7 +143,7 @@ impl Batches {
         Ok(next)
     }
 
-    /// In a forked child, replaces the parent's thread by this thread.
+    /// In a forked child, discards the parent's thread and ring, and continues at the same batch.
     fn go_on_after_fork(&mut self) -> Result<()> {
         if self.process.is_current() {
             return Ok(());

@@ -16,7 +16,8 @@ pub struct LoaderState {
     pub archive: String,
     /// The archive's version; 0 for other rows.
     pub archive_version: u64,
-    /// The hash of the query; empty for other rows. Another query with the same rows fits the state.
+    /// A hash of the query's text, parameters and limits; empty for other rows and for mixes of several queries. Another
+    /// query with the same rows fits the state.
     pub query: String,
     /// The table's [`fingerprint`](crate::StepTable::fingerprint).
     pub rows: String,
@@ -84,10 +85,11 @@ impl Loader {
         ];
         for (field, expected, found) in fields {
             if expected != found {
-                // Other rows are usually those of another version or query.
+                // Other rows are usually rows of another version or query.
                 let with_origin = |state: &LoaderState, value: String| match state.archive_version {
                     version if version > 0 && field.ends_with("rows") => {
-                        format!("{value} (version {version} of the archive, query {})", state.query)
+                        let query = if state.query.is_empty() { "several" } else { &state.query };
+                        format!("{value} (version {version} of the archive, query: {query})")
                     }
                     _ => value,
                 };

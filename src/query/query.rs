@@ -391,6 +391,11 @@ impl Query {
         let commit = &self.archive.manifest().txn;
         blake3::hash(format!("{commit} {}", self.hash).as_bytes()).to_hex()[..16].to_owned()
     }
+
+    /// Returns a hash of the text, the parameters and the limits that were added, as 16 hexadecimal digits.
+    pub(crate) fn text_hash(&self) -> String {
+        self.hash.to_hex()[..16].to_owned()
+    }
 }
 
 impl fmt::Debug for Query {

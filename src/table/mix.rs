@@ -98,12 +98,18 @@ impl TableMix {
         }
     }
 
-    /// Returns the origin that all rows have in common.
+    /// Returns the origin that all rows have in common, without a query if the tables have several.
     pub(crate) fn origin(&self) -> Origin {
-        match &self.tables[..] {
-            [first, rest @ ..] if rest.iter().all(|table| table.origin() == first.origin()) => first.origin().clone(),
-            _ => Origin::default(),
+        let mut common = self.tables.first().map(|table| table.origin().clone()).unwrap_or_default();
+        for other in self.tables.iter().map(|table| table.origin()) {
+            if (&other.archive, other.version) != (&common.archive, common.version) {
+                return Origin::default();
+            }
+            if other.query != common.query {
+                common.query.clear();
+            }
         }
+        common
     }
 
     /// Advises the system that rows of a mapped file will be read soon, or not for long.

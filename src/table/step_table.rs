@@ -286,7 +286,7 @@ impl StepTable {
         self.attached.iter().for_each(|column| column.advise(ends[0]..ends[1] + 1, soon));
     }
 
-    /// Returns the archive and the version that the rows come from.
+    /// Returns the archive, the version and the query that the rows come from.
     pub(crate) fn origin(&self) -> &Origin {
         &self.runs.origin
     }

@@ -130,6 +130,10 @@ def test_states_of_other_mixes(tables: list[a2store.StepTable]) -> None:
         return a2store.mix(parts, columns=COLUMNS, **options)
 
     state = mixed((first, 1), (second, 3)).state_dict()
+    own = first.loader().state_dict()
+    assert (state["archive"], state["archive_version"]) == (own["archive"], own["archive_version"])
+    assert state["query"] == ""
+    assert mixed((first, 1), (first, 3)).state_dict()["query"] == own["query"] != ""
     mixed((first, 0.25), (second, 0.75)).load_state_dict(state)
     others = [
         mixed((first, 3), (second, 1)),

@@ -138,7 +138,7 @@ fn plain(message: &str) -> String {
     rest.trim_end_matches('.').to_owned()
 }
 
-/// The sign of an error from the evaluation of a filter. The Parquet reader has no other sign.
+/// The Parquet reader marks errors from the evaluation of a filter only by this text.
 const IN_FILTER: &str = "Error evaluating filter predicate: ";
 
 /// Returns the cause of a failed filter. The reader formats the error with `Debug`:

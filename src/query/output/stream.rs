@@ -91,7 +91,9 @@ impl QueryStream {
     fn read_batch(&mut self, cancel: &CancellationToken) -> Result<Option<RecordBatch>> {
         while self.fetch > 0 {
             if self.running.front().is_some_and(Partition::is_foreign) {
-                return Err(Error::query("the stream was started by another process: run the query again in this one"));
+                return Err(Error::query(
+                    "the stream was started by another process: run the query again in this process",
+                ));
             }
             while self.running.len() < self.at_once
                 && let Some(partition) = self.waiting.next()

@@ -3,7 +3,7 @@
 //! ```text
 //!  0       NumPy's header, padded with spaces to a multiple of 4096 bytes
 //!  4096    rows, num_rows × stride bytes
-//!          JSON: rows, layout, fingerprint, phases, archive and version, CRC32C of the rows
+//!          JSON: rows, layout, fingerprint, phases, origin, CRC32C of the rows
 //!          JSON: id, score, game and engine of each run; may be empty
 //!  -40     offset of the rows u64 | their size u64 | size of the JSON u32 | of the runs u32
 //!  -16     CRC32C of JSON, runs and the 24 bytes before u32 | 0 u32 | "A2TABLE" 01

@@ -14,7 +14,7 @@ use crate::system::cancellation::CancellationToken;
 use crate::system::machine::reserve;
 use crate::system::process::lock;
 use crate::system::progress::{Progress, Unit};
-use crate::system::runtime::runtime;
+use crate::system::runtime::{PERIOD, block_for, runtime};
 use crate::table::files::file::absolute;
 use crate::table::materialize::chosen_columns::ChosenColumns;
 use crate::table::materialize::materialize_options::MaterializeOptions;
@@ -215,7 +215,7 @@ impl Materializer<'_> {
         };
         let is_changed = recoding.is_needed() || !is_sorted;
         let change: Option<FinalChange<'_>> = if is_changed { Some(&change) } else { None };
-        let runs = Runs::of_archive(self.query.archive(), self.query.hash());
+        let runs = Runs::of_archive(self.query.archive(), self.query.text_hash());
         output?.into_table(layout.clone(), runs, change, self.cancel)
     }
 
@@ -239,7 +239,7 @@ impl Materializer<'_> {
             self.read(execution, piece, stop, |batch| {
                 let len = batch.num_rows() * self.stride();
                 let Some(rows) = part.get_mut(at..at + len) else {
-                    return Err(Error::query("a file has more rows than its footer says"));
+                    return Err(Error::query("a data file has more rows than its footer lists"));
                 };
                 let base = first_row + (at / self.stride()) as u64;
                 self.writer.write(&batch, rows).map_err(|error| at_row(error, base))?;
@@ -248,7 +248,7 @@ impl Materializer<'_> {
             })?;
             match at == part.len() {
                 true => Ok(()),
-                false => Err(Error::query("a file has fewer rows than its footer says")),
+                false => Err(Error::query("a data file has fewer rows than its footer lists")),
             }
         };
         // After an error, other threads finish their piece, so that the returned error is always that of the first row.
@@ -336,12 +336,16 @@ impl Materializer<'_> {
         let mut stream =
             execution.plan.execute(piece.partition, Arc::clone(&execution.context)).map_err(query_error)?;
         let mut rows = PieceRows::of(piece);
-        while !rows.is_complete()
-            && let Some(batch) = futures::executor::block_on(stream.next())
-        {
+        while !rows.is_complete() {
             self.check(stop)?;
-            let batch = batch.map_err(query_error)?;
-            rows.of_batch(&batch).try_for_each(|batch| self.take(batch, &mut take))?;
+            match block_for(PERIOD, stream.next()) {
+                None => {}
+                Some(None) => break,
+                Some(Some(batch)) => {
+                    let batch = batch.map_err(query_error)?;
+                    rows.of_batch(&batch).try_for_each(|batch| self.take(batch, &mut take))?;
+                }
+            }
         }
         Ok(())
     }

@@ -17,7 +17,7 @@ const NO_GAME: i64 = -1;
 pub(crate) struct Origin {
     pub(crate) archive: String,
     pub(crate) version: u64,
-    /// The hash of the query.
+    /// A hash of the query's text, parameters and limits.
     pub(crate) query: String,
 }
 
