@@ -7,6 +7,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 import statistics
 import time
 from collections.abc import Sequence
@@ -124,8 +125,9 @@ def status_bytes(name: str) -> int:
 
 
 def _processor() -> str:
-    """Return the processor's name, which ``platform`` does not provide on Linux."""
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.machine()
+    """Return the processor's name, family and model, which ``platform`` does not provide on Linux."""
+    lines = Path("/proc/cpuinfo").read_text().partition("\n\n")[0].splitlines()
+    facts = dict(re.split(r"\s*: ?", line, maxsplit=1) for line in lines)
+    if "model name" not in facts:
+        return platform.machine()
+    return f"{facts['model name']}, family {facts['cpu family']}, model {facts['model']}"
