@@ -242,6 +242,32 @@ def test_ctrl_c_while_an_export_is_planned(
     assert not (tmp_path / "out.jsonl").exists()
 
 
+@pytest.mark.parametrize("where", ["", " WHERE move < 9"])
+def test_a_time_limit_holds_while_the_store_does_not_respond(url: str, through: Through, few: Few, where: str) -> None:
+    a2store.Archive.create(url).ingest(few[0], progress=False)
+    withholds, released = threading.Event(), threading.Event()
+
+    def withhold(request: str) -> None:
+        if withholds.is_set() and "/steps/" in request:
+            released.wait()
+
+    through(withhold)
+    archive = a2store.Archive.open(url)
+    # Later plans have the footers of the files.
+    assert len(archive.sql(f"SELECT * FROM steps{where}").materialize(progress=False)) == archive.num_steps
+    withholds.set()
+    # Without a limit, the query would wait for this.
+    timer = threading.Timer(60, released.set)
+    timer.start()
+    try:
+        with pytest.raises(a2store.QueryLimitError, match="time"):
+            archive.sql(f"SELECT * FROM steps{where}", time_limit=1).materialize(progress=False)
+        assert not released.is_set()
+    finally:
+        timer.cancel()
+        released.set()
+
+
 def test_opening_a_url_without_an_archive(url: str, filesystem: Any) -> None:
     with filesystem.open_output_stream(f"{url.removeprefix('s3://')}/notes.txt") as stream:
         stream.write(b"no archive")
