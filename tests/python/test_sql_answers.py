@@ -559,3 +559,11 @@ def test_a_sort_by_an_output_name(
     sql = f"SELECT {items} FROM {source} ORDER BY {key}{direction}"
     found = [tuple(map(int, row)) for row in asked(archive, sql)]
     assert found == duck.execute(sql).fetchall(), sql
+
+
+def test_a_union_of_constants_is_sorted_by_all_keys(archive: a2store.Archive) -> None:
+    """DataFusion drops the constant key, although the inputs of the union share the limit of the other key."""
+    union = "SELECT 2 AS k, step_index AS n FROM steps UNION ALL SELECT 1, step_index + 100 FROM steps"
+    query = archive.sql(f"SELECT * FROM ({union}) ORDER BY k, n LIMIT 4")
+    assert "SortExec: TopK(fetch=4), expr=[k@0 ASC NULLS LAST, n@1 ASC NULLS LAST]" in query.explain()
+    assert pa.table(query).to_pydict() == {"k": [1] * 4, "n": [100] * 4}

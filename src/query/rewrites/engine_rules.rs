@@ -7,6 +7,7 @@
 //! | `FilterPushdown` | matches the columns of a filter by name, although both sides of a join may have a column of that name | `SELECT … FROM steps s RIGHT JOIN runs r ON s.run_id = r.run_id WHERE s.run_id IS NULL` | #25244, #25296 |
 //! | all that use sort orders | keep the numbers of unique columns when a projection moves the columns, and drop the rest of an ORDER BY that begins with one | `SELECT m AS k, k AS m FROM (SELECT move AS k, max(board) AS m FROM steps GROUP BY move) AS d ORDER BY k, m` | none found |
 //! | all that use sort orders | take a column for constant although GROUPING SETS, CUBE, ROLLUP or an outer join fill it with nulls, and drop an ORDER BY of it | `SELECT … FROM runs r LEFT JOIN (SELECT * FROM runs WHERE engine = 'a') AS d ON … ORDER BY d.engine` | none found |
+//! | all that use sort orders | drop a constant column of each input of a UNION ALL from an ORDER BY with a LIMIT, although the inputs share the limit of the other columns | `SELECT … FROM (SELECT 2 AS k, run_id AS n FROM runs UNION ALL SELECT 1, run_id + 9 FROM runs) AS d ORDER BY k, n LIMIT 2` | none found |
 
 use super::opaque::{Hides, OpaqueExec};
 use datafusion::common::config::ConfigOptions;
@@ -19,6 +20,7 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
+use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::unnest::UnnestExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use std::sync::Arc;
@@ -174,7 +176,7 @@ fn hiding(plan: &PhysicalPlan) -> Option<PhysicalPlan> {
             keys if keys.has_grouping_set() => Some(Hides::Order),
             _ => (*aggregate.mode() != AggregateMode::Partial).then_some(Hides::Uniqueness),
         },
-        None => fills_equal_columns(plan).then_some(Hides::Order),
+        None => (fills_equal_columns(plan) || joins_constants(plan)).then_some(Hides::Order),
     };
     hides.map(|hides| OpaqueExec::over(Arc::clone(plan), hides))
 }
@@ -193,6 +195,12 @@ fn fills_equal_columns(plan: &PhysicalPlan) -> bool {
     };
     let inputs = plan.children();
     filled.iter().any(|&side| !inputs[side].equivalence_properties().eq_group().is_empty())
+}
+
+/// Returns whether a plan is a UNION ALL of inputs with constant columns.
+fn joins_constants(plan: &PhysicalPlan) -> bool {
+    let has_constants = |input: &&PhysicalPlan| !input.equivalence_properties().constants().is_empty();
+    plan.is::<UnionExec>() && plan.children().iter().any(has_constants)
 }
 
 /// Returns a yielding node above a join or an UNNEST, so that a stopped query ends.
