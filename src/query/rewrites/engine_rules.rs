@@ -7,7 +7,7 @@
 //! | `FilterPushdown` | matches the columns of a filter by name, although both sides of a join may have a column of that name | `SELECT … FROM steps s RIGHT JOIN runs r ON s.run_id = r.run_id WHERE s.run_id IS NULL` | #25244, #25296 |
 //! | all that use sort orders | keep the numbers of unique columns when a projection moves the columns, and drop the rest of an ORDER BY that begins with one | `SELECT m AS k, k AS m FROM (SELECT move AS k, max(board) AS m FROM steps GROUP BY move) AS d ORDER BY k, m` | none found |
 //! | all that use sort orders | take a column for constant although GROUPING SETS, CUBE, ROLLUP or an outer join fill it with nulls, and drop an ORDER BY of it | `SELECT … FROM runs r LEFT JOIN (SELECT * FROM runs WHERE engine = 'a') AS d ON … ORDER BY d.engine` | none found |
-//! | all that use sort orders | drop a constant column of each input of a UNION ALL from an ORDER BY with a LIMIT, although the inputs share the limit of the other columns | `SELECT … FROM (SELECT 2 AS k, run_id AS n FROM runs UNION ALL SELECT 1, run_id + 9 FROM runs) AS d ORDER BY k, n LIMIT 2` | none found |
+//! | all that use sort orders | drop a constant column of each input of a UNION ALL from an ORDER BY with a LIMIT, although the inputs share the limit of the other columns | `SELECT … FROM (SELECT 2 AS k, run_id AS n FROM runs UNION ALL SELECT 1, run_id + 9 FROM runs) AS d ORDER BY k, n LIMIT 2` | #23528 |
 
 use super::opaque::{Hides, OpaqueExec};
 use datafusion::common::config::ConfigOptions;
