@@ -251,7 +251,8 @@ impl Materializer<'_> {
                 false => Err(Error::query("a data file has fewer rows than its footer lists")),
             }
         };
-        // After an error, other threads finish their piece, so that the returned error is always that of the first row.
+        // After an error, the other threads finish their pieces. So the returned error is always the error of the first
+        // bad row.
         let failed: Mutex<Option<(usize, Error)>> = Mutex::new(None);
         self.on_all_cores(&execution.context, |stop| {
             while lock(&failed).is_none()
