@@ -176,7 +176,7 @@ fn hiding(plan: &PhysicalPlan) -> Option<PhysicalPlan> {
             keys if keys.has_grouping_set() => Some(Hides::Order),
             _ => (*aggregate.mode() != AggregateMode::Partial).then_some(Hides::Uniqueness),
         },
-        None => (fills_equal_columns(plan) || joins_constants(plan)).then_some(Hides::Order),
+        None => (fills_equal_columns(plan) || unites_constants(plan)).then_some(Hides::Order),
     };
     hides.map(|hides| OpaqueExec::over(Arc::clone(plan), hides))
 }
@@ -198,7 +198,7 @@ fn fills_equal_columns(plan: &PhysicalPlan) -> bool {
 }
 
 /// Returns whether a plan is a UNION ALL of inputs with constant columns.
-fn joins_constants(plan: &PhysicalPlan) -> bool {
+fn unites_constants(plan: &PhysicalPlan) -> bool {
     let has_constants = |input: &&PhysicalPlan| !input.equivalence_properties().constants().is_empty();
     plan.is::<UnionExec>() && plan.children().iter().any(has_constants)
 }
