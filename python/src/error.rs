@@ -98,6 +98,7 @@ fn io_error(source: &std::io::Error, error: &Error) -> PyErr {
         std::io::ErrorKind::AlreadyExists => Some(libc::EEXIST),
         std::io::ErrorKind::NotFound => Some(libc::ENOENT),
         std::io::ErrorKind::IsADirectory => Some(libc::EISDIR),
+        std::io::ErrorKind::PermissionDenied => Some(libc::EACCES),
         _ => None,
     });
     match (number, error.path()) {

@@ -62,4 +62,4 @@ pub use parquet::read_runs::StoredRun;
 pub(crate) use parquet::reader::group_run_ids;
 pub use schema::{MOVE_NAMES, POLICIES, table_schema};
 #[cfg(feature = "sql")]
-pub(crate) use storage::Storage;
+pub(crate) use storage::{Storage, io_kind};

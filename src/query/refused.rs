@@ -54,7 +54,7 @@ macro_rules! refusals {
 }
 
 refusals! {
-    OUTSIDE_WHERE: "IN (SELECT …) or EXISTS outside WHERE and HAVING", None,
+    OUTSIDE_WHERE: "IN (SELECT …) or EXISTS outside WHERE and HAVING", Some(23_022),
         "join with the rows, or count them in a scalar subquery";
     CORRELATED_IN: "IN (SELECT …) that refers to the outer query", Some(25_347),
         "write EXISTS (SELECT 1 FROM … WHERE y = x AND …), or NOT EXISTS";
@@ -62,7 +62,7 @@ refusals! {
         "write EXISTS (SELECT 1 FROM … WHERE y = x)";
     NOT_IN: "NOT IN (SELECT …) beside OR, or with another left side than a column", Some(25_474),
         "write NOT EXISTS (SELECT 1 FROM … WHERE y = x)";
-    TUPLE_IN: "(a, b) IN (SELECT …)", None,
+    TUPLE_IN: "(a, b) IN (SELECT …)", Some(4656),
         "write EXISTS (SELECT 1 FROM … WHERE x = a AND y = b), or a join";
     CORRELATED: "a subquery that refers to the outer query, beyond a comparison in its WHERE", Some(25_519),
         "join with the rows of the subquery. Otherwise leave aggregates, windows, ORDER BY, LIMIT and UNION out of EXISTS; give a scalar \
@@ -75,7 +75,7 @@ refusals! {
         "join that table in the enclosing query";
     MIXED_OUTER: "a subquery that refers to an outer column of mixed types", None,
         "cast the column to one type in the outer FROM";
-    MULTISETS: "INTERSECT ALL or EXCEPT ALL", None,
+    MULTISETS: "INTERSECT ALL or EXCEPT ALL", Some(12_956),
         "number equal rows with row_number(), and leave ALL out";
     MIXED_SETS: "INTERSECT or EXCEPT over columns of different types", None,
         "cast both sides to one type";
@@ -91,7 +91,7 @@ refusals! {
         "give the comparison a name in a subquery";
     NULL_STRUCT: "a field of a struct that CASE, COALESCE or NULLIF returns", Some(25_120),
         "choose between the fields";
-    IS_DISTINCT: "IS DISTINCT FROM beside AND or OR", None,
+    IS_DISTINCT: "IS DISTINCT FROM beside AND or OR", Some(23_692),
         "put it in parentheses";
 }
 

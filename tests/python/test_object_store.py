@@ -268,6 +268,14 @@ def test_a_time_limit_holds_while_the_store_does_not_respond(url: str, through: 
         released.set()
 
 
+def test_a_failed_request_is_no_damage(url: str, through: Through, few: Few) -> None:
+    ingested(url, few[0])
+    through(lambda request: Fault("403", performed=False) if "/steps/" in request else None)
+    with pytest.raises(PermissionError) as caught:
+        a2store.Archive.open(url).sql("SELECT * FROM steps").materialize(progress=False)
+    assert caught.value.filename == url
+
+
 def test_opening_a_url_without_an_archive(url: str, filesystem: Any) -> None:
     with filesystem.open_output_stream(f"{url.removeprefix('s3://')}/notes.txt") as stream:
         stream.write(b"no archive")

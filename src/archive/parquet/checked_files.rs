@@ -75,7 +75,11 @@ impl Archive {
                 });
                 ErrorKind::Damaged { path, what, expected, found }.into()
             }
-            ErrorKind::Io { path: Some(path), source } if path.as_os_str().is_empty() => Error::io(self.path(), source),
+            ErrorKind::Io { path: Some(path), source } if path.as_os_str().is_empty() => match self.unfit_file() {
+                // An object store does not respond with bytes that an object lacks.
+                Some((path, expected, found)) => ErrorKind::Damaged { path, what: "data file", expected, found }.into(),
+                None => Error::io(self.path(), source),
+            },
             kind => kind.into(),
         }
     }

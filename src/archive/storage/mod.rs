@@ -17,6 +17,8 @@ pub(in crate::archive) mod storage_options;
 pub(in crate::archive) use self::backend::{Backend, Guard, ListedFile};
 use self::folder::Folder;
 use self::object_prefix::ObjectPrefix;
+#[cfg(feature = "sql")]
+pub(crate) use self::object_prefix::io_kind;
 use self::queue::Queue;
 use self::storage_options::StorageOptions;
 use crate::archive::problem::damaged;

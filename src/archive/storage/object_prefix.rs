@@ -276,12 +276,16 @@ fn build(_: &ObjectStoreScheme, url: &str, _: &StorageOptions) -> Result<Option<
 }
 
 fn store_error(url: impl AsRef<Path>, error: StoreError) -> Error {
-    let kind = match &error {
+    Error::io(url, io::Error::new(io_kind(&error), error))
+}
+
+/// Returns the kind of a storage error in terms of the operating system.
+pub(crate) fn io_kind(error: &StoreError) -> io::ErrorKind {
+    match error {
         StoreError::NotFound { .. } => io::ErrorKind::NotFound,
         StoreError::AlreadyExists { .. } => io::ErrorKind::AlreadyExists,
         StoreError::PermissionDenied { .. } | StoreError::Unauthenticated { .. } => io::ErrorKind::PermissionDenied,
         StoreError::NotSupported { .. } | StoreError::NotImplemented { .. } => io::ErrorKind::Unsupported,
         _ => io::ErrorKind::Other,
-    };
-    Error::io(url, io::Error::new(kind, error))
+    }
 }

@@ -1,8 +1,10 @@
 //! DataFusion's errors as errors of this crate, in plain words.
 
+use crate::archive::io_kind;
 use crate::error::{Error, ErrorKind};
 use datafusion::common::DataFusionError;
 use datafusion::common::utils::datafusion_strsim::normalized_levenshtein;
+use object_store::Error as StoreError;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -42,7 +44,7 @@ pub(crate) fn query_error(error: DataFusionError) -> Error {
             }
             _ => own.to_string(),
         },
-        DataFusionError::ResourcesExhausted(message) => return exhausted(&plain(message)),
+        DataFusionError::ResourcesExhausted(message) => return exhausted("memory", &plain(message)),
         DataFusionError::SQL(error, _) => error.to_string(),
         DataFusionError::Plan(message)
         | DataFusionError::Execution(message)
@@ -51,8 +53,9 @@ pub(crate) fn query_error(error: DataFusionError) -> Error {
         other => other.strip_backtrace(),
     };
     let message = plain(&message);
+    // The writer of spill files marks this error only by its text.
     if message.contains("used disk space during the spilling") {
-        return exhausted(&message);
+        return exhausted("spill", &message);
     }
     if message.starts_with("Ambiguous reference to unqualified field") {
         return Error::query(format!("{message}: write the name of a table before it, as in runs.run_id"));
@@ -60,10 +63,15 @@ pub(crate) fn query_error(error: DataFusionError) -> Error {
     Error::query(message)
 }
 
-/// Returns the error of the operating system that caused an error, unless it is a missing file.
+/// Returns the error of the operating system or the object store that caused an error, unless it is a missing file.
 fn system_error(error: &DataFusionError) -> Option<io::Error> {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = cause {
+        match error.downcast_ref::<StoreError>() {
+            // The cause of an error in a folder follows.
+            None | Some(StoreError::NotFound { .. } | StoreError::Generic { store: "LocalFileSystem", .. }) => {}
+            Some(error) => return Some(io::Error::new(io_kind(error), error.to_string())),
+        }
         if let Some(code) = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error) {
             let error = io::Error::from_raw_os_error(code);
             return (error.kind() != io::ErrorKind::NotFound).then_some(error);
@@ -92,9 +100,8 @@ pub(in crate::query) fn external(error: Error) -> DataFusionError {
 
 /// Returns the error for exhausted memory or spill space. `QueryLimits::explain` adds the allowed number of
 /// bytes.
-fn exhausted(message: &str) -> Error {
+fn exhausted(limit: &'static str, message: &str) -> Error {
     let found = message.lines().next().unwrap_or_default().trim().to_owned();
-    let limit = if found.contains("disk space") { "spill" } else { "memory" };
     ErrorKind::QueryLimit { limit, allowed: String::new(), found }.into()
 }
 

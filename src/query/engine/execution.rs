@@ -11,9 +11,11 @@ use crate::query::rewrites::group_by_numbers;
 use crate::query::scan::parquet_scan::{PartitionPerRowGroup, num_rows, scan_of};
 use crate::query::tasks::Division;
 use datafusion::common::Result as DataFusionResult;
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::physical_plan::FileGroup;
 use datafusion::execution::{SessionState, TaskContext};
-use datafusion::logical_expr::{FetchType, LogicalPlan, SkipType};
+use datafusion::logical_expr::expr::Sort as SortExpr;
+use datafusion::logical_expr::{Expr, FetchType, LogicalPlan, SkipType, Sort};
 use datafusion::physical_plan::execution_plan::CardinalityEffect;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
@@ -76,7 +78,7 @@ pub(in crate::query) async fn plan(
 }
 
 /// Returns the skip, the fetch and the input of a top-level LIMIT, if the input consists of scans, filters,
-/// projections and sorts only.
+/// projections and sorts only, without subqueries, and may be in the order of the scan.
 fn row_by_row(plan: &LogicalPlan) -> DataFusionResult<Option<(usize, Option<usize>, &LogicalPlan)>> {
     let (skip, fetch, input) = match plan {
         LogicalPlan::Limit(limit) => match (limit.get_skip_type()?, limit.get_fetch_type()?) {
@@ -87,15 +89,43 @@ fn row_by_row(plan: &LogicalPlan) -> DataFusionResult<Option<(usize, Option<usiz
     };
     let mut node = input;
     loop {
+        let mut has_subquery = false;
+        node.apply_subqueries(|_| {
+            has_subquery = true;
+            Ok(TreeNodeRecursion::Stop)
+        })?;
         node = match node {
+            _ if has_subquery => return Ok(None),
             LogicalPlan::Projection(projection) => &projection.input,
             LogicalPlan::Filter(filter) => &filter.input,
-            LogicalPlan::Sort(sort) if sort.fetch.is_none() => &sort.input,
+            LogicalPlan::Sort(sort) if sort.fetch.is_none() && may_be_in_order(sort) => &sort.input,
             LogicalPlan::SubqueryAlias(alias) => &alias.input,
             LogicalPlan::TableScan(_) => return Ok(Some((skip, fetch, input))),
             _ => return Ok(None),
         };
     }
+}
+
+/// Returns whether the order of a scan may satisfy a sort. It does not if the first key needs columns that no scan is
+/// ordered by, and no condition makes one of them constant.
+fn may_be_in_order(sort: &Sort) -> bool {
+    let Some(SortExpr { expr: key, .. }) = sort.expr.first() else { return true };
+    let (mut node, mut columns) = (&sort.input, key.column_refs());
+    while !columns.is_empty() {
+        node = match node.as_ref() {
+            LogicalPlan::Filter(filter) if filter.predicate.column_refs().is_disjoint(&columns) => &filter.input,
+            LogicalPlan::Projection(projection) => {
+                let expr_of = |column| projection.expr.get(projection.schema.maybe_index_of_column(column)?);
+                columns = columns.into_iter().filter_map(expr_of).flat_map(Expr::column_refs).collect();
+                &projection.input
+            }
+            LogicalPlan::TableScan(_) => {
+                return columns.iter().any(|column| ["model", "run_id", "step_index"].contains(&column.name()));
+            }
+            _ => return true,
+        }
+    }
+    !key.is_volatile()
 }
 
 /// Makes a plan with one partition per row group; `None` if a node does not keep their order.
@@ -154,5 +184,44 @@ fn is_sorted(plan: &LogicalPlan) -> bool {
         LogicalPlan::Projection(projection) => is_sorted(&projection.input),
         LogicalPlan::SubqueryAlias(alias) => is_sorted(&alias.input),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::query::QueryOptions;
+    use crate::query::engine::session;
+    use crate::system::runtime::block_on;
+    use crate::{Archive, CancellationToken, Phases, SimulateOptions};
+
+    #[test]
+    fn a_query_that_cannot_be_in_order_is_planned_once() {
+        let (folder, cancel) = (tempfile::tempdir().unwrap(), CancellationToken::never());
+        let runs = folder.path().join("runs");
+        crate::simulate(&runs, &SimulateOptions::default().with_runs(3), &(), cancel).unwrap();
+        let mut archive = Archive::create(folder.path().join("games.a2"), Phases::default()).unwrap();
+        archive.ingest([&runs], &Default::default(), &(), cancel).unwrap();
+        for (text, expected) in [
+            ("SELECT board FROM steps WHERE move = 1", (true, true)),
+            ("SELECT run_id AS r, step_index AS s FROM steps ORDER BY r, s", (true, true)),
+            ("SELECT * FROM steps WHERE run_id = 1 ORDER BY step_index", (true, false)),
+            ("SELECT * FROM steps WHERE move = 1 ORDER BY move, run_id, step_index", (true, true)),
+            ("SELECT * FROM steps ORDER BY move", (false, false)),
+            ("SELECT move + 1 AS run_id FROM steps WHERE run_id = 1 ORDER BY run_id", (false, false)),
+            ("SELECT * FROM runs WHERE num_steps > 5 ORDER BY random()", (false, false)),
+            ("SELECT * FROM steps WHERE run_id IN (SELECT run_id FROM runs)", (false, false)),
+            ("SELECT * FROM steps WHERE run_id = (SELECT max(run_id) FROM runs)", (false, false)),
+        ] {
+            let context = session::context(&archive, &QueryOptions::default()).unwrap();
+            let planned = async move {
+                let state = context.state();
+                let plan = state.create_logical_plan(text).await.map_err(query_error)?;
+                let may_be = row_by_row(&plan).map_err(query_error)?.is_some();
+                let is = in_order(state, &plan, 0, None).await.map_err(query_error)?.is_some();
+                Ok((may_be, is))
+            };
+            assert_eq!(block_on(planned).unwrap(), expected, "{text}");
+        }
     }
 }

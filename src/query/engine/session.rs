@@ -135,7 +135,7 @@ pub(in crate::query) fn config(options: &QueryOptions) -> SessionConfig {
     options.execution.parquet.reorder_filters = true;
     options.execution.collect_statistics = true;
     // DataFusion's check of the schema fails if a plan is less exact about nullability than the statement, as
-    // in `DISTINCT (a > 1) IS TRUE`. No upstream issue was found.
+    // in `DISTINCT (a > 1) IS TRUE` (apache/datafusion#24096).
     options.execution.skip_physical_aggregate_schema_check = true;
     options.execution.enable_recursive_ctes = false;
     // Some readers of the results do not support the string views that DataFusion prefers.
@@ -145,7 +145,7 @@ pub(in crate::query) fn config(options: &QueryOptions) -> SessionConfig {
     // few pages.
     options.optimizer.enable_topk_dynamic_filter_pushdown = false;
     // DataFusion follows the key of a sort below groups by its name alone, as in `SELECT -n AS n FROM (SELECT DISTINCT move
-    // AS n FROM steps) ORDER BY n LIMIT 2`, and does not know which nodes need all groups. No upstream issue was found.
+    // AS n FROM steps) ORDER BY n LIMIT 2`, and does not know which nodes need all groups (apache/datafusion#25066).
     options.optimizer.enable_topk_aggregation = false;
     // DataFusion makes this filter from each `min` and `max` of a plain column. It drops rows that other aggregates of
     // the same SELECT need, as in `SELECT max(move), max(step_index + 1)` (apache/datafusion#24816).

@@ -28,7 +28,7 @@ use crate::table::rows::row_writer::{RowWriter, at_row};
 use crate::table::rows::runs::Runs;
 use crate::table::rows::step_column::{STEP_INDEX, TILE_MASK};
 use crate::table::rows::threads::{Sequencer, StopOnError, on_cores};
-use crate::table::rows::wide::WideColumns;
+use crate::table::rows::wide::{Attempt, WideColumns};
 use crate::table::step_table::StepTable;
 use arrow::array::RecordBatch;
 use datafusion::execution::TaskContext;
@@ -69,8 +69,7 @@ impl Query {
         let chosen = ChosenColumns::new(&self.schema(), options)?;
         let result = chosen.places.as_ref().map_or_else(|| Ok(self.clone()), |places| self.select(places))?;
         let extra = &chosen.extra;
-        let narrow = WideColumns::default();
-        let all = RowWriter::new(&result.schema(), extra, options.chosen_ev, narrow)?.columns();
+        let all = RowWriter::new(&result.schema(), extra, options.chosen_ev, &Attempt::default())?.columns();
         // A rank reads its own row groups.
         let here = if options.shard.is_some() { result.here() } else { result.clone() };
         let needed = here.select(&all)?;
@@ -79,8 +78,8 @@ impl Query {
             Some(_) => (categories_of(&needed, extra, cancel)?, wide_columns_of(&needed, extra, cancel)?),
             None => (Vec::new(), WideColumns::default()),
         };
-        let mut table = wide.or_more(|columns| {
-            let writer = RowWriter::new(&needed.schema(), extra, options.chosen_ev, columns)?;
+        let mut table = wide.or_more(|attempt| {
+            let writer = RowWriter::new(&needed.schema(), extra, options.chosen_ev, attempt)?;
             writer.preset_categories(&categories)?;
             let shard = shard.as_ref().map(|(_, pieces)| pieces.as_slice());
             let materializer =
@@ -163,7 +162,7 @@ fn wide_columns_of(query: &Query, extra: &[String], cancel: &CancellationToken) 
 /// A query run that fills a table.
 struct Materializer<'a> {
     query: &'a Query,
-    writer: &'a RowWriter,
+    writer: &'a RowWriter<'a>,
     limits: Arc<QueryLimits>,
     /// The rows to copy; `None` = all.
     shard: Option<&'a [Piece]>,

@@ -16,7 +16,7 @@ use crate::table::rows::layout::RowLayout;
 use crate::table::rows::memory::memory_limit;
 use crate::table::rows::row_output::RowMemory;
 use crate::table::rows::runs::{Runs, TableRunFacts};
-use crate::table::rows::wide::{MAX_STEP_INDEX, WideColumns, WideOffsets};
+use crate::table::rows::wide::{Attempt, MAX_STEP_INDEX, WideColumns, WideOffsets};
 use crate::table::step_table::StepTable;
 use derive_setters::Setters;
 use rayon::prelude::*;
@@ -133,10 +133,10 @@ impl StepTable {
         progress: &dyn Progress,
         cancel: &CancellationToken,
     ) -> Result<StepTable> {
-        WideColumns::default().or_more(|columns| {
+        WideColumns::default().or_more(|attempt| {
             let mut rows = RunRows {
-                columns,
-                layout: RowLayout::new(columns.fields().collect()),
+                attempt,
+                layout: RowLayout::new(attempt.columns.fields().collect()),
                 chosen_ev: options.chosen_ev,
                 memory: RowMemory::up_to(u64::MAX, memory_limit(options.memory_limit))?,
                 facts: TableRunFacts::default(),
@@ -167,21 +167,21 @@ impl StepTable {
 }
 
 /// A table that is filled run by run.
-struct RunRows {
-    columns: WideColumns,
+struct RunRows<'a> {
+    attempt: &'a Attempt,
     layout: RowLayout,
     chosen_ev: ChosenEv,
     memory: RowMemory,
     facts: TableRunFacts,
 }
 
-impl RunRows {
+impl RunRows<'_> {
     /// Appends the steps of runs with ascending ids. The threads of the current pool write them.
     fn append(&mut self, runs: &[(u32, Run)]) -> Result<()> {
         let (stride, offsets) = (self.layout.stride(), WideOffsets::of(&self.layout));
         let mut num_steps = 0;
         for (_, run) in runs {
-            self.columns.check(run)?;
+            self.attempt.check(run)?;
             num_steps += run.num_steps();
         }
         let mut rest = self.memory.extend(num_steps.saturating_mul(stride))?;

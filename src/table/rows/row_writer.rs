@@ -27,7 +27,7 @@ use crate::table::rows::categories::{Categories, Recoding, is_categorical};
 use crate::table::rows::element::ElementType;
 use crate::table::rows::layout::{ExtraField, RowLayout};
 use crate::table::rows::step_column::{STEP_INDEX, TILE_MASK, is_reserved};
-use crate::table::rows::wide::{MAX_STEP_INDEX, NO_MASKS, NO_STEP_INDICES, WideColumns};
+use crate::table::rows::wide::{Attempt, MAX_STEP_INDEX};
 use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray, RecordBatch};
 use arrow::buffer::NullBuffer;
 use arrow::compute::{CastOptions, cast, cast_with_options};
@@ -39,7 +39,8 @@ use std::sync::Arc;
 
 /// Writes batches of one schema as rows.
 #[derive(Debug)]
-pub(in crate::table) struct RowWriter {
+pub(in crate::table) struct RowWriter<'a> {
+    attempt: &'a Attempt,
     layout: RowLayout,
     chosen_ev: ChosenEv,
     board: usize,
@@ -58,14 +59,14 @@ pub(in crate::table) struct RowWriter {
 /// Rows that are written together: the number of bits in a validity word.
 const CHUNK: usize = 64;
 
-impl RowWriter {
-    /// Finds the columns of a query's result. The rows get these wide columns too.
+impl<'a> RowWriter<'a> {
+    /// Finds the columns of a query's result. The rows get the attempt's wide columns too.
     pub(in crate::table) fn new(
         schema: &Schema,
         extras: &[String],
         chosen_ev: ChosenEv,
-        columns: WideColumns,
-    ) -> Result<RowWriter> {
+        attempt: &'a Attempt,
+    ) -> Result<RowWriter<'a>> {
         let mut fields = Vec::new();
         let mut extra_columns = Vec::new();
         for (i, name) in extras.iter().enumerate() {
@@ -85,7 +86,7 @@ impl RowWriter {
             fields.push(ExtraField { categories, ..ExtraField::new(name, dtype, values_per_row) });
             extra_columns.push(column);
         }
-        for field in columns.fields().filter(|field| !extras.contains(&field.name)) {
+        for field in attempt.columns.fields().filter(|field| !extras.contains(&field.name)) {
             extra_columns
                 .push(find(schema, &field.name)?.ok_or_else(|| absent(&field.name, "a column of that name", schema))?);
             fields.push(field);
@@ -97,6 +98,7 @@ impl RowWriter {
             return Err(Error::argument("extra", format!("rows of less than {MAX_STRIDE} bytes"), layout.stride()));
         }
         Ok(RowWriter {
+            attempt,
             categories,
             layout,
             chosen_ev,
@@ -169,10 +171,9 @@ impl RowWriter {
         };
         run_id.without_nulls("run_id")?;
         let step_indices = step_index.without_nulls("step_index")?.unwrap_or_default();
-        if self.layout.extra(STEP_INDEX).is_none()
-            && let Some((row, index)) = first(step_indices, |index| index > MAX_STEP_INDEX)
-        {
-            return Err(Error::column(STEP_INDEX, Some(row), NO_STEP_INDICES, index));
+        if self.layout.extra(STEP_INDEX).is_none() {
+            let too_large = first(step_indices, |index| index > MAX_STEP_INDEX);
+            self.attempt.check_step_index(too_large.map_or(0, |(_, index)| index))?;
         }
         if let Some((row, value)) = chosen.first(|value| value > 3 && value != NO_MOVE) {
             return Err(Error::column("move", Some(row), "0..=3, or 255 for none", value));
@@ -269,9 +270,11 @@ impl RowWriter {
     /// Returns the masks of the rows; `None` if all are 0. A null is 0.
     fn masks(&self, batch: &RecordBatch, boards: &[u64]) -> Result<Option<Vec<u16>>> {
         let column = column::<UInt16Type>(batch, self.mask)?;
-        let Some((first, _)) = column.first(|mask| mask != 0) else { return Ok(None) };
+        if column.first(|mask| mask != 0).is_none() {
+            return Ok(None);
+        }
         if self.layout.extra(TILE_MASK).is_none() {
-            return Err(Error::column(TILE_MASK, Some(first), NO_MASKS, "a tile of 65536"));
+            self.attempt.check_mask(true)?;
         }
         let masks = column.0.iter().flatten().map(Option::unwrap_or_default).collect::<Vec<u16>>();
         let wrong = |(board, mask): (&u64, &u16)| WideBoard::new(Board(*board), *mask).is_err();

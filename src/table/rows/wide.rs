@@ -5,20 +5,17 @@
 //! | `tile_65536_mask` | uint16 | boards with a tile of 65,536 |
 //! | `step_index` | uint32 | steps above 65,535; it replaces the field of this name, which is then at most 65,535 |
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::run::Run;
 use crate::step::{STEP_SIZE, Step};
+use crate::system::process::lock;
 use crate::table::rows::element::ElementType;
 use crate::table::rows::layout::{ExtraField, RowLayout};
 use crate::table::rows::step_column::{STEP_INDEX, TILE_MASK};
+use std::sync::{Mutex, PoisonError};
 
 /// The largest step index that a [`Step`](crate::Step) holds.
 pub(in crate::table) const MAX_STEP_INDEX: u32 = u16::MAX as u32;
-
-/// The text after `expected` in the error of a row that needs a mask, if the rows have no masks.
-pub(in crate::table) const NO_MASKS: &str = "0 in rows without masks";
-/// The same text for rows without the column of step indices.
-pub(in crate::table) const NO_STEP_INDICES: &str = "0..=65535 in rows without this column";
 
 /// Which of these columns the rows have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,35 +38,52 @@ impl WideColumns {
         mask.into_iter().chain(self.step_indices.then(|| ExtraField::new(STEP_INDEX, ElementType::UInt32, 1)))
     }
 
-    /// Calls `attempt` with these columns. If the error names a column that the rows lack, adds the column and tries again.
-    /// Few tables need a second attempt. Any other error is returned.
-    pub(in crate::table) fn or_more<T>(self, mut attempt: impl FnMut(WideColumns) -> Result<T>) -> Result<T> {
-        let mut columns = self;
+    /// Calls `attempt` with rows that have these columns. If it fails because the rows lack a column, adds the column and
+    /// tries again. Few tables need a second attempt. Any other error is returned.
+    pub(in crate::table) fn or_more<T>(mut self, mut attempt: impl FnMut(&Attempt) -> Result<T>) -> Result<T> {
         loop {
-            let error = match attempt(columns) {
-                Ok(written) => return Ok(written),
-                Err(error) => error,
-            };
-            match error.kind() {
-                ErrorKind::Column { expected, .. } if expected == NO_MASKS && !columns.masks => columns.masks = true,
-                ErrorKind::Column { expected, .. } if expected == NO_STEP_INDICES && !columns.step_indices => {
-                    columns.step_indices = true;
-                }
-                _ => return Err(error),
+            let rows = Attempt { columns: self, lacking: Mutex::default() };
+            let result = attempt(&rows);
+            let lacking = rows.lacking.into_inner().unwrap_or_else(PoisonError::into_inner);
+            if result.is_ok() || lacking == WideColumns::default() {
+                return result;
             }
+            self.masks |= lacking.masks;
+            self.step_indices |= lacking.step_indices;
         }
+    }
+}
+
+/// One attempt to fill rows: the wide columns that they have, and those that they turn out to lack. Threads share it.
+#[derive(Debug, Default)]
+pub(in crate::table) struct Attempt {
+    pub(in crate::table) columns: WideColumns,
+    lacking: Mutex<WideColumns>,
+}
+
+impl Attempt {
+    /// Ends the attempt with an error if a row needs a mask and the rows have none.
+    pub(in crate::table) fn check_mask(&self, needs_mask: bool) -> Result<()> {
+        if self.columns.masks || !needs_mask {
+            return Ok(());
+        }
+        lock(&self.lacking).masks = true;
+        Err(Error::column(TILE_MASK, None, "0", "a tile of 65536"))
+    }
+
+    /// Ends the attempt with an error if the largest step index needs a column and the rows have none.
+    pub(in crate::table) fn check_step_index(&self, largest: u32) -> Result<()> {
+        if self.columns.step_indices || largest <= MAX_STEP_INDEX {
+            return Ok(());
+        }
+        lock(&self.lacking).step_indices = true;
+        Err(Error::column(STEP_INDEX, None, "0..=65535", largest))
     }
 
     /// Checks that the rows of a run need no other columns.
-    pub(in crate::table) fn check(self, run: &Run) -> Result<()> {
-        if !self.masks && run.tile_65536_masks().is_some() {
-            return Err(Error::column(TILE_MASK, None, NO_MASKS, "a tile of 65536"));
-        }
-        let last = run.last_step().map_or(0, |step| step.index);
-        if !self.step_indices && last > MAX_STEP_INDEX {
-            return Err(Error::column(STEP_INDEX, None, NO_STEP_INDICES, last));
-        }
-        Ok(())
+    pub(in crate::table) fn check(&self, run: &Run) -> Result<()> {
+        self.check_mask(run.tile_65536_masks().is_some())?;
+        self.check_step_index(run.last_step().map_or(0, |step| step.index))
     }
 }
 

@@ -23,7 +23,7 @@ PER_HOP = {"connection", "content-length", "date", "server", "transfer-encoding"
 """Headers that the proxy writes itself, or does not need."""
 
 
-End: TypeAlias = Literal["500", "503", "close", "reset", "cut", "kill"]
+End: TypeAlias = Literal["403", "500", "503", "close", "reset", "cut", "kill"]
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Handler(BaseHTTPRequestHandler):
         elif fault.end == "cut":
             self.close_connection = True
             self._answer(status, headers, content, len(content) // 2)
-        elif fault.end in ("500", "503"):
+        elif fault.end.isdigit():
             self._answer(int(fault.end), {}, b"")
         else:
             self.close_connection = True
