@@ -45,7 +45,12 @@ def is_definite(node: Node) -> bool:
         # Rounding errors of sums of floats break ties of the sort.
         return query.value == "total" and not any(map(_is_rounded, query.walk()))
 
-    return all(part.args[3].op == "none" or is_chosen(part) for part in node.walk() if part.op == "query")
+    # They also decide which values are distinct.
+    parts = [*node.walk()]
+    is_distinct = any(part.op == "agg" and part.value[1] and part.args[0].type.is_float for part in parts)
+    if is_distinct and any(map(_is_rounded, parts)):
+        return False
+    return all(part.args[3].op == "none" or is_chosen(part) for part in parts if part.op == "query")
 
 
 def _is_rounded(node: Node) -> bool:
