@@ -205,12 +205,14 @@ impl Merge<'_> {
     /// Returns enough rows for the next row group; `None` at the end.
     fn gather(&self, source: &mut (impl Iterator<Item = Result<RecordBatch>> + Send)) -> Result<Option<RecordBatch>> {
         let mut batches = Vec::new();
-        let mut num_rows = 0;
+        let (mut num_rows, mut num_bytes) = (0, 0);
         while num_rows < ROW_GROUP_STEPS
+            && num_bytes < ROW_GROUP_BYTES
             && let Some(batch) = source.next().transpose()?
         {
             self.cancel.check()?;
             num_rows += batch.num_rows();
+            num_bytes += batch.get_array_memory_size();
             self.progress.advance(batch.num_rows() as u64);
             batches.push(batch);
         }
@@ -219,6 +221,9 @@ impl Merge<'_> {
         joined.map(Some).map_err(Error::other)
     }
 }
+
+/// Enough bytes in memory for a row group. Only rows of `runs` with original files reach it.
+const ROW_GROUP_BYTES: usize = 256 << 20;
 
 /// Returns the number of small files of a table from which an ingest merges the last ones. A writer that opens an archive
 /// reads all files of `runs`.
@@ -278,6 +283,10 @@ fn plan(manifest: &Manifest, table: TableName, file_rows: u64) -> Vec<Vec<&DataF
 mod tests {
     use super::*;
     use crate::archive::phases::Phases;
+    use crate::archive::storage::storage_options::StorageOptions;
+    use arrow::array::{ArrayRef, BinaryArray};
+    use std::path::Path;
+    use std::sync::Arc;
 
     fn manifest_of(rows: &[u64]) -> Manifest {
         let mut manifest = Manifest::first(Phases::default());
@@ -331,6 +340,19 @@ mod tests {
         }
         assert_eq!(sizes.iter().sum::<u64>(), (0..count).map(&rows).sum::<u64>());
         (written, most)
+    }
+
+    #[test]
+    fn large_rows_make_small_row_groups() {
+        let bytes: ArrayRef = Arc::new(BinaryArray::from_vec(vec![&[0; ROW_GROUP_BYTES / 4]]));
+        let batch = RecordBatch::try_from_iter([("original", bytes)]).unwrap();
+        let (storage, threads) =
+            (Storage::new(Path::new("x"), &StorageOptions::default()).unwrap(), pool("t", Some(1)));
+        let (threads, cancel) = (threads.unwrap(), CancellationToken::never());
+        let merge = Merge { storage: &storage, threads: &threads, progress: &(), cancel };
+        let mut source = std::iter::repeat_n(batch, 6).map(Ok);
+        let mut next = || merge.gather(&mut source).unwrap().map(|batch| batch.num_rows());
+        assert_eq!([next(), next(), next()], [Some(4), Some(2), None]);
     }
 
     const MAX_SMALL_FILES: usize = max_small_files(TableName::Steps);

@@ -223,7 +223,8 @@ fn rebased<T>(prepared: &Prepared<T>, newest: &Manifest) -> Option<Manifest> {
 /// Removes the data files of a change that was not published, unless a `restore` has adopted them meanwhile. `expire`
 /// removes those that cannot be removed here.
 fn discard<T>(storage: &Storage, change: Option<Prepared<T>>) {
-    let (Some(change), Ok(newest)) = (change, Versions::new(storage).newest()) else { return };
+    let Some(change) = change else { return };
+    let Ok(newest) = Versions::new(storage).newest() else { return };
     if change.first_try < newest.first_version {
         // The change may have been published and have expired before its writer saw the answer. Later versions may list
         // its files.
