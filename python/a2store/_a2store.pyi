@@ -1272,7 +1272,7 @@ class Archive:
 
         Returns at once. The server runs until the view is closed, or the process ends.
 
-        Raises ``OSError`` if the port is in use, and ``TypeError`` for a policy that is no function.
+        Raises ``OSError`` if the port is in use, and ``TypeError`` for a policy that is not a function.
 
         >>> view = archive.view(open_browser=False)
         >>> view.close()
