@@ -106,21 +106,21 @@ def mix(
 ) -> Loader:
     """Return a loader of several tables, each with its share of the rows.
 
-    Within a table, rows come in shuffled order, and no row repeats before all others have occurred. So if an epoch has
-    ``m`` rows of a table with ``k`` rows, each of them occurs ``m / k`` times, rounded down or up. With two tables,
-    their numbers in any window of the stream are exact to within one row, with more tables to within two
-    rows. The stream is the same for any batch size and number of ranks.
+    Within a table, rows come in shuffled order, and no row repeats before all others have occurred. If an epoch serves
+    ``m`` rows from a table of ``k`` rows, each of the ``k`` rows occurs ``m / k`` times, rounded down or up. In any
+    window of the stream, each table's number of rows is exact to within one row (two rows for more than two tables).
+    The stream is the same for any batch size and number of ranks.
 
     - ``tables``: pairs of a table and its share, or a dict from tables to shares. Shares are relative numbers of at
-      least 0: 7 and 3 are the same as 0.7 and 0.3. Shares that are not in the proportion of whole numbers with a sum of
-      at most 65,536 are rounded to 1/65,536 of their sum. All tables must have the columns of the first one, with the
+      least 0: 7 and 3 are the same as 0.7 and 0.3. Shares are rounded to 1/65,536 of their sum, unless whole numbers
+      with a sum of at most 65,536 have the same ratios. All tables must have the columns of the first one, with the
       same types and categories. To serve only common columns, name them in ``columns``.
-    - ``num_samples``: the rows of an epoch over all ranks, in ``0..=2**62``; ``None`` = as many as all tables have.
+    - ``num_samples``: the number of rows per epoch over all ranks, in ``0..=2**62``; ``None`` = the rows of all tables.
     - ``batch_size``, ``seed``, ``epoch``, ``drop_last``, ``rank``, ``world_size``, ``tokens``, ``symmetries``,
       ``columns``, ``prefetch``: as in ``StepTable.loader``.
 
     Raises ``ValueError`` for options and shares out of range, for tables with different columns, and for a share of a
-    table without rows. Raises ``TypeError`` for other objects than tables.
+    table without rows. Raises ``TypeError`` for objects that are not tables.
 
     >>> weak, strong = table.filter(max_score=30_000), table.filter(min_score=30_001)
     >>> loader = a2store.mix([(weak, 0.25), (strong, 0.75)], batch_size=1000, seed=1)
@@ -136,7 +136,7 @@ def read_run(path_or_bytes: _Path | bytes) -> Run:
 
     The content determines the format, A2T1 or a2run2; the file's name does not.
 
-    - ``path_or_bytes``: the path of a run file, a str or a ``PathLike``; or the content of one, bytes.
+    - ``path_or_bytes``: the path of a run file (str or ``PathLike``), or its content (bytes).
 
     Raises ``DecodeError`` for an invalid run, with the byte offset and, inside the steps, the step. Raises ``OSError``
     if the file cannot be read.
@@ -150,8 +150,7 @@ def read_run(path_or_bytes: _Path | bytes) -> Run:
 class Run:
     """One decoded game, as columns with one entry per step.
 
-    Each property returns a new, writable array, and a change to it does not change the run. ``len(run)`` is the number
-    of steps.
+    The arrays are writable copies: changing them does not change the run. ``len(run)`` is the number of steps.
 
     >>> run = a2store.read_run("runs/run-00000.a2run2")
     >>> run
@@ -185,7 +184,7 @@ class Run:
     def ev_legal(self) -> npt.NDArray[np.bool_]:
         """The legal moves: shape (steps, 4), bool, in the order UDLR.
 
-        The engine reports the legal moves. For a step without values they follow from the rules of the game.
+        The engine reports them; for a step without values, a2store derives them from the rules of the game.
         """
 
     @property
@@ -194,7 +193,7 @@ class Run:
 
     @property
     def final_board(self) -> int | None:
-        """The board after the last move; every run file has one."""
+        """The board after the last move; ``None`` = unknown. Every run file stores it."""
 
     def __len__(self) -> int:
         """Return the number of steps."""
@@ -205,8 +204,7 @@ class Run:
         - ``format``: ``"a2t1"`` or ``"a2run2"``; ``None`` = the format of the source. ``"a2t1"`` omits the values of
           moves.
 
-        Raises ``ValueError`` for an unknown format. In A2T1 it also raises ``ValueError`` for an engine name of more
-        than 65,535 bytes.
+        Raises ``ValueError`` for an unknown format, and in A2T1 for an engine name of more than 65,535 bytes.
 
         >>> run = a2store.read_run("runs/run-00000.a2run2")
         >>> len(run.to_bytes()), len(run.to_bytes("a2t1"))
@@ -250,13 +248,13 @@ class Run:
     ) -> Replay:
         """Return a page that replays the run: the explorer's replay in one file.
 
-        A notebook shows it below the cell. It needs no other package and no network.
+        A notebook shows the page below the cell. The page needs no other package and no network.
 
         - ``index``: the index of the first position to show, as in ``position``.
-        - ``min_loss``: the least loss of a blunder, as in ``Position.loss``.
+        - ``min_loss``: the smallest ``Position.loss`` that counts as a blunder.
         - ``policy``: a function whose values are shown too, as in ``Archive.view``.
 
-        A run from ``Archive.run`` also shows what models predicted for it.
+        For a run from ``Archive.run``, the page also shows the annotations of models.
 
         Raises ``IndexError`` if the run has no such position, and ``ValueError`` unless ``min_loss`` is above 0. Raises
         what ``policy`` raises.
@@ -265,12 +263,12 @@ class Run:
         >>> run.replay(100).save("replay.html")
         """
     def to_gif(self, path: _Path, steps: Iterable[int] | None = None, *, seconds: float = 0.2) -> None:
-        """Write the run as a picture in which the boards follow one another: an animated GIF. Needs ``pillow``.
+        """Write the run as an animated GIF. Needs ``pillow``.
 
         - ``path``: the file. An existing file is replaced.
         - ``steps``: the indices of the positions, as in ``position``, such as ``range(0, 100)``; at most
           1,000; ``None`` = all.
-        - ``seconds``: the time that each board is shown: 0.02 to 655. Browsers show shorter frames slowly.
+        - ``seconds``: the duration of each frame, 0.02 to 655. Browsers slow down shorter frames.
 
         Raises ``IndexError`` for an index without a position. Raises ``ValueError`` for no positions or more than
         1,000, and for ``seconds`` out of range. Raises ``OSError`` if the file cannot be written, and
@@ -282,8 +280,8 @@ class Run:
     def verify(self) -> str | None:
         """Check the run against the rules of the game.
 
-        Every move must be legal. Every board must be the previous one after its move, plus one spawned 2 or 4. Every
-        legality mask must match the rules.
+        Every move must be legal. Every board must follow from the previous board, its move, and one spawned 2 or 4.
+        Every legality mask must match the rules.
 
         Returns a description of the first violation, with its step, or ``None`` for a valid run.
 
@@ -306,12 +304,12 @@ def convert(
     progress: _Progress = None,
     on_error: Literal["raise", "skip"] = "raise",
 ) -> ExportReport:
-    """Read runs of any format and write them in another, without an archive, in the order in which they are read.
+    """Read runs of any format and write them in another format, in the same order, without an archive.
 
     - ``paths``: run files, packs, pack.dat files, datasets, sessions, logs, or folders of them. The content determines
       the format. Several paths are merged.
     - ``out``: a folder for run files, ``"npy"``, ``"session"`` and ``"macroxue"``. For other formats, the file, or a
-      folder in which a file of the usual name is created.
+      folder for a file with the default name, such as ``runs.a2pack``.
     - ``on_error``: the effect of a run that cannot be read, or that the format cannot hold. ``"raise"`` raises its
       error and writes nothing. ``"skip"`` writes the other runs and lists the error in the report.
     - ``format``: ``"a2t1"``, ``"a2run2"``, ``"a2pack"``, ``"packdat"``, ``"npy"``, ``"session"``, ``"macroxue"`` or
@@ -319,9 +317,9 @@ def convert(
     - ``by_step``, ``compact``, ``compress``, ``align``, ``shard_rows``, ``moves``, ``workers``, ``progress``: as in
       ``Archive.export_runs``.
 
-    Raises ``DecodeError`` or ``OSError`` for the first run that cannot be read, ``ValueError`` for one that the format
-    cannot hold, ``FileExistsError`` for a file that already exists, and ``KeyboardInterrupt`` on Ctrl-C.
-    Files of several runs are written atomically. Issues warnings as ``Archive.ingest`` and ``Archive.export_runs`` do.
+    Raises ``DecodeError`` or ``OSError`` for the first run that cannot be read, ``ValueError`` for a run that the
+    format cannot hold, ``FileExistsError`` for a file that already exists, and ``KeyboardInterrupt`` on Ctrl-C. Files
+    of several runs are written atomically. Issues warnings as ``Archive.ingest`` and ``Archive.export_runs`` do.
 
     >>> a2store.convert(["runs"], "all.dat", format="packdat")
     ExportReport(path=PosixPath('all.dat'), runs=20, num_steps=29320)
@@ -381,7 +379,7 @@ def simulate(
 ) -> SimulateReport:
     """Play seeded games with the built-in player and write each game to its own run file.
 
-    The files depend on the options alone, not on the number of workers. The first file is ``run-00000.a2run2``, or
+    The same options give the same files for any number of workers. The first file is ``run-00000.a2run2``, or
     ``run-00000.bin`` in A2T1. If there are more than 10,000 runs, they go into subfolders of 1,000 files.
 
     - ``out``: the folder, created if it is missing.
@@ -391,12 +389,11 @@ def simulate(
     - ``depth``: the search depth of the player in spawns, 0 to 3. Each level takes about fifty times longer.
     - ``engine``: the engine's name in the files, at most 65,535 bytes; ``None`` = a name that includes the depth.
     - ``workers``: threads to play with, 1 to 1,024; ``None`` = one per core.
-    - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
-      otherwise a bar is shown if standard error is a terminal.
+    - ``progress``: how to show the progress, as ``a2store`` describes.
 
-    Raises ``FileExistsError`` for an existing file with other contents; nothing is overwritten. A repeated call with
-    the same options changes nothing. Raises ``ValueError`` for an option out of range. Raises ``KeyboardInterrupt`` on
-    Ctrl-C; the files of finished games stay.
+    Raises ``FileExistsError`` for an existing file with other contents, and never overwrites a file. A repeated call
+    with the same options changes nothing. Raises ``ValueError`` for an option out of range. Raises
+    ``KeyboardInterrupt`` on Ctrl-C; the files of finished games stay.
 
     >>> a2store.simulate("more", runs=2, seed=2, depth=0)
     SimulateReport(runs=2, num_steps=742, num_bytes=22199)
@@ -406,34 +403,35 @@ def simulate(
 
 @final
 class Recorder:
-    """A recorder of games while they are played, many at once and from any number of threads.
+    """A recorder of games in progress, many at once and from any number of threads.
 
     Each game stays in memory until a *rotation* writes all ended games at once: as a complete session
     ``<time>_model=<tag>`` in a folder, or as a commit of an archive. A push waits for a rotation only if the memory is
-    used up. A crash loses the games that no rotation has written, and only those.
+    used up. A crash loses only games that no rotation has written.
 
     - ``target``: a folder of sessions, created if it is missing, or an ``Archive``. An archive also stores values and
-      final boards; ``refresh`` shows the games. Every ended game becomes a run, even if it equals another: ``session``
-      and ``source_id`` identify it. A rotation needs the memory of an ingest in addition to ``max_ram_mb``.
-    - ``tag``: the model's name; letters, digits and ``._+-`` are allowed, but no dot at the beginning.
+      final boards; call its ``refresh`` to see the games. Every ended game becomes a run, even if it equals another
+      game; the columns ``session`` and ``source_id`` identify it. A rotation needs the memory of an ingest in addition
+      to ``max_ram_mb``.
+    - ``tag``: the model's name: letters, digits and ``._+-``, without a leading dot.
     - ``engine``, ``model_hash``, ``meta``: further metadata of each session, together at most 131,072 bytes. ``meta``
       maps keys to JSON values. In an archive, ``engine`` is the engine of the runs; ``None`` = the tag.
-    - ``max_games``, ``max_steps``, ``max_wall_ms``: limits for new games: games, kept steps of ended games, and
-      milliseconds since the start; ``None`` = no limit. Once a limit is reached, no game can begin, but running games
-      continue, so a session holds whole games.
+    - ``max_games``, ``max_steps``, ``max_wall_ms``: limits on the number of games, on the kept steps of ended games,
+      and on the milliseconds since the start; ``None`` = no limit. Once a limit is reached, no game can begin. Running
+      games continue, so a session holds only whole games.
     - ``max_ram_mb``: memory for unwritten steps in millions of bytes, at least 16. Pushes wait if it is used up.
       ``None`` = half of the available memory.
-    - ``max_disk_mb``: disk space in millions of bytes, at least 1; ``None`` = no limit. A game that would exceed it is
-      rejected when it ends.
-    - ``sample_rate``: keep one step out of this many, at least 1, starting with the first.
+    - ``max_disk_mb``: disk space in millions of bytes, at least 1; ``None`` = no limit. The recorder rejects a game at
+      its end if it would exceed the limit.
+    - ``sample_rate``: keep one of every ``sample_rate`` steps, starting with the first; at least 1.
     - ``rotate_steps``, ``rotate_secs``: rotate once this many steps of ended games are unwritten, at least 1, or once
-      an ended game has waited this many seconds, above 0; ``None`` = not by time. A rotation also starts at two fifths
-      of the memory.
+      an ended game has waited this many seconds, above 0; ``None`` = no time limit. A rotation also starts when
+      unwritten steps fill two fifths of the memory.
     - ``moves``: whether a session keeps the moves. If so, every step needs a move. With ``False``, an existing Rust
-      reader of sessions can read it, but ``ingest`` has to derive the moves from the boards. Some stay unknown.
+      reader can read the session, but ``ingest`` must derive the moves from the boards, and some stay unknown.
 
-    Raises ``ValueError`` for an option out of range, ``TypeError`` for another target, and ``OSError`` if the folder
-    cannot be written to.
+    Raises ``ValueError`` for an option out of range, ``TypeError`` for a target of another type, and ``OSError`` if the
+    folder is not writable.
 
     >>> from a2store import selfplay
     >>> run = a2store.read_run("runs/run-00000.a2run2")
@@ -467,11 +465,11 @@ class Recorder:
     def begin(self, seed: int | None = None) -> Game:
         """Begin a game.
 
-        - ``seed``: the seed of the game, in ``0..2**64 - 1``, which is stored with it; ``None`` = unknown.
+        - ``seed``: the seed to store with the game, in ``0..2**64 - 1``; ``None`` = unknown.
 
         Raises ``RecorderLimitError`` if a limit is reached (see ``is_full``). Raises ``ValueError`` if the recorder is
         closed, and for the seed 2^64 - 1, which stands for an unknown seed in sessions. Raises ``OSError`` once after a
-        failed rotation. Such a rotation loses nothing and is retried.
+        failed rotation; the recorder loses no games and retries the rotation.
 
         >>> from a2store import selfplay
         >>> recorder = selfplay.Recorder("selfplay", tag="v1")
@@ -484,10 +482,10 @@ class Recorder:
     def rotate(self) -> int:
         """Write all ended games, wait until they are durable, and return the number of durable games.
 
-        These are the games with an id below this number.
+        All games with an id below this number are durable.
 
         Raises ``OSError`` if the games cannot be written; they stay in memory. Raises ``ValueError`` if the recorder is
-        closed, or if a fork inherited it.
+        closed, or if a forked process inherited it.
 
         >>> from a2store import selfplay
         >>> recorder = selfplay.Recorder("selfplay", tag="v1")
@@ -501,10 +499,10 @@ class Recorder:
     def close(self) -> RecorderStats:
         """Write the remaining ended games, end the recording, and return the final statistics.
 
-        Running games are lost. Further calls are allowed.
+        Running games are lost. ``close`` may be called again.
 
-        Raises ``OSError`` if the games cannot be written; the recorder then stays open. Raises ``ValueError`` if a fork
-        inherited the recorder.
+        Raises ``OSError`` if the games cannot be written; the recorder then stays open. Raises ``ValueError`` if a
+        forked process inherited the recorder.
 
         >>> from a2store import selfplay
         >>> recorder = selfplay.Recorder("selfplay", tag="v1")
@@ -541,7 +539,7 @@ class Recorder:
 class Game:
     """A game that is being recorded. One thread at a time may use it.
 
-    A game that is deleted before its end is abandoned.
+    Deleting a game before its end abandons it.
 
     >>> from a2store import selfplay
     >>> recorder = selfplay.Recorder("selfplay", tag="v1")
@@ -563,7 +561,7 @@ class Game:
         - ``ev_values``: the values of the four moves in the order UDLR; ``None`` or four NaNs = no values. Values of
           illegal moves are ignored. An archive keeps the values; a session does not.
 
-        Raises ``ValueError`` for an invalid board or move, and for a missing move if moves are kept. Raises
+        Raises ``ValueError`` for an invalid board or move, and for a missing move if the recorder keeps moves. Raises
         ``RecorderLimitError`` if running games alone use all memory.
 
         >>> from a2store import selfplay
@@ -580,9 +578,9 @@ class Game:
         moves: npt.NDArray[Any] | None = None,
         ev_values: npt.NDArray[Any] | None = None,
     ) -> None:
-        """Add steps. If one of them is invalid, none is added.
+        """Add several steps, or none if any is invalid.
 
-        - ``boards``: shape (n,) uint64, or shape (n, 16) exponents.
+        - ``boards``: packed boards, shape (n,), uint64; or exponents, shape (n, 16).
         - ``moves``: shape (n,), integers, 0 to 3 in the order UDLR; ``None`` = unknown.
         - ``ev_values``: shape (n, 4), float32, in the order UDLR; ``None`` = no values.
 
@@ -602,8 +600,8 @@ class Game:
 
         - ``final_board``: the board after the last move, as for ``push``; ``None`` = unknown.
 
-        The next rotation writes the game. It is not kept if this raises ``RecorderLimitError`` (it would exceed
-        ``max_disk_mb``) or ``ValueError`` (the recorder is closed).
+        The next rotation writes the game. Raises ``RecorderLimitError`` if the game would exceed ``max_disk_mb``, and
+        ``ValueError`` if the recorder is closed; the game is then lost.
 
         >>> from a2store import selfplay
         >>> recorder = selfplay.Recorder("selfplay", tag="v1")
@@ -614,7 +612,7 @@ class Game:
         """
 
     def abandon(self) -> None:
-        """Abandon the game. None of its steps is kept.
+        """Abandon the game and discard its steps.
 
         >>> from a2store import selfplay
         >>> recorder = selfplay.Recorder("selfplay", tag="v1")
@@ -633,8 +631,8 @@ class Game:
 class Player:
     """The built-in player, a policy for ``a2store.selfplay.play``.
 
-    Called with tokens, integers of shape (B, 16), it returns moves of shape (B,), uint8. A move is 0 if no move is
-    legal. The second argument of policies, ``legal``, is accepted and ignored.
+    A call takes tokens, integers of shape (B, 16), and returns moves of shape (B,), uint8. A move is 0 if no move is
+    legal. The call ignores the second argument of policies, ``legal``.
 
     - ``depth``: the search depth in spawns, 0 to 3. Each level takes about fifty times longer.
     - ``workers``: threads to play with, 1 to 1,024; ``None`` = one per core.
@@ -709,7 +707,7 @@ class VectorEnv:
         """
 
     def legal(self) -> npt.NDArray[np.bool_]:
-        """Return whether up, down, left and right are legal: shape (n, 4), bool. All are false if the game is over.
+        """Return whether up, down, left and right are legal: shape (n, 4), bool; all false if the game is over.
 
         Raises ``MemoryError`` if an allocation fails.
 
@@ -744,7 +742,7 @@ class VectorEnv:
     ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.bool_]]:
         """Make a move in each game that is not over; return (rewards, over).
 
-        The rewards are the scores of the moves, and ``over`` says which games are now over. Both have shape (n,).
+        ``rewards`` has the scores of the moves, and ``over`` says which games are now over. Both have shape (n,).
 
         - ``moves``: shape (n,), integers, 0 to 3.
         - ``illegal``: the effect of a move that does not change its board. ``"raise"`` raises before any game is
@@ -928,8 +926,7 @@ class Archive:
 
         - ``paths``: a file or folder, or several.
         - ``workers``: threads to decode and encode with, 1 to 1,024; ``None`` = one per core.
-        - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
-          otherwise a bar is shown if standard error is a terminal.
+        - ``progress``: how to show the progress, as ``a2store`` describes.
         - ``on_error``: the effect of a file that cannot be read or decoded. ``"report"`` lists it in the report and
           continues; ``"raise"`` raises its error and adds nothing.
         - ``wait``: how long to wait while another process on this machine writes to the archive, in seconds or as a
@@ -1292,8 +1289,7 @@ class Archive:
         - ``by``: the groups that the report compares: ``"engine"``, ``"ingest"`` (the ingest that added the run, named
           by its time), ``"format"`` or ``"session"``. For recordings and sessions, the engine is the model's tag.
         - ``compare``: two groups; runs of other groups are left out.
-        - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
-          ``None`` = the default.
+        - ``progress``: how to show the progress, as ``a2store`` describes.
 
         A notebook shows the page below the cell. About 25 queries run, and most of them read all steps.
 
@@ -1368,7 +1364,7 @@ class Archive:
 
         - ``query``: SQL whose result has a column ``run_id``.
         - ``out``: a folder for run files, ``"npy"``, ``"session"`` and ``"macroxue"``. For other formats, the file, or
-          a folder in which a file of the usual name is created.
+          a folder for a file with the default name, such as ``runs.a2pack``.
         - ``format``: ``"original"``, ``"a2t1"``, ``"a2run2"``, ``"a2pack"``, ``"packdat"``, ``"npy"``, ``"session"``,
           ``"macroxue"`` or ``"jsonl"``.
         - ``params``: as in ``sql``.
@@ -1383,8 +1379,7 @@ class Archive:
         - ``on_error``: the effect of a run that the format cannot hold. ``"raise"`` raises ``ValueError``. ``"skip"``
           writes the other runs and lists the error in the report.
         - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
-        - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
-          otherwise a bar is shown if standard error is a terminal.
+        - ``progress``: how to show the progress, as ``a2store`` describes.
 
         Before it writes anything, it raises ``QueryError``, or ``ValueError`` for a query without ``run_id`` or a run
         that the format cannot store. Raises ``FileExistsError``, ``DamagedError``, and ``KeyboardInterrupt`` on Ctrl-C.
@@ -1481,8 +1476,7 @@ def verify(
     - ``path``: the archive's folder or URL.
     - ``storage_options``: as in ``a2store.open``.
     - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
-    - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
-      otherwise a bar is shown if standard error is a terminal.
+    - ``progress``: how to show the progress, as ``a2store`` describes.
 
     Raises ``ArchiveError`` if there is no archive. Raises ``ConflictError`` if other processes keep replacing and
     expiring the newest version during the check. Also raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C.
@@ -1860,8 +1854,7 @@ class Query:
           query, materialize the query once, save the table, load the file with ``mmap=True`` on each rank, and pass
           ``rank`` and ``world_size`` to its loader.
         - ``seed``, ``round``: determine the shares of a round; in ``0..2**64``.
-        - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
-          otherwise a bar is shown if standard error is a terminal.
+        - ``progress``: how to show the progress, as ``a2store`` describes.
 
         Raises ``ColumnError``, with the row, for a column that is missing, of another type, or has a value that does
         not fit. Raises ``ValueError`` for an option out of range, for ``columns`` without ``board`` or beside
@@ -2195,8 +2188,7 @@ class StepTable:
         content.
 
         - ``path``: the file.
-        - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
-          otherwise a bar is shown if standard error is a terminal.
+        - ``progress``: how to show the progress, as ``a2store`` describes.
 
         Raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C. Raises ``ValueError`` for a non-ASCII name of an extra
         column, which NumPy's header cannot hold. After an exception no file is left behind.
@@ -2226,8 +2218,7 @@ class StepTable:
           checked. ``False`` = read the file.
         - ``memory_limit``: the maximum number of bytes of rows that are read; ``None`` = the memory that the system has
           available.
-        - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
-          otherwise a bar is shown if standard error is a terminal.
+        - ``progress``: how to show the progress, as ``a2store`` describes.
 
         Raises ``DecodeError`` or ``DamagedError`` for a file that is invalid, truncated or changed. Raises
         ``ColumnError`` for a field that is missing, of another type, or has a value that does not fit. Raises
@@ -2259,8 +2250,7 @@ class StepTable:
         - ``chosen_ev``: the value of the chosen move, as in ``Query.materialize``.
         - ``memory_limit``: the maximum number of bytes of rows; ``None`` = the memory that the system has available.
         - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
-        - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
-          otherwise a bar is shown if standard error is a terminal.
+        - ``progress``: how to show the progress, as ``a2store`` describes.
         - ``on_error``: the effect of a run or file that cannot be read. ``"raise"`` raises its error. ``"skip"`` reads
           the others and adds the error to ``errors`` of the table. A skipped file counts as one run.
 
@@ -2283,8 +2273,7 @@ class StepTable:
 
         - ``path``: the session's folder, or a file in it.
         - ``memory_limit``: the maximum number of bytes of rows; ``None`` = the memory that the system has available.
-        - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
-          otherwise a bar is shown if standard error is a terminal.
+        - ``progress``: how to show the progress, as ``a2store`` describes.
 
         Raises ``DecodeError`` or ``OSError`` for a session that cannot be read. Raises ``ValueError`` for run ids above
         2**32 - 1. Raises ``MemoryLimitError``, and ``KeyboardInterrupt`` on Ctrl-C.
@@ -2325,8 +2314,7 @@ class StepTable:
           shards ``embeddings-<number>.npy``. The first shard has the rows of the first shard of ``steps.npy``, and so
           on.
         - ``steps``: the file of the keys, or a folder with ``steps.npy`` or its shards; ``None`` = the array's folder.
-        - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
-          otherwise a bar is shown if standard error is a terminal.
+        - ``progress``: how to show the progress, as ``a2store`` describes.
 
         ``loader(symmetries=True)`` rejects attached columns, because they describe the original board. Use ``columns``
         to leave them out.

@@ -350,8 +350,7 @@ class PackReader:
         - ``parallel``: ``False`` = use one thread.
         - ``by_step``: ``True`` = one line per step.
         - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
-        - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
-          otherwise a bar is shown if standard error is a terminal.
+        - ``progress``: how to show the progress, as ``a2store`` describes.
         - ``compact``: ``True`` = boards are uint64 and values are four numbers or nulls. ``False`` = both are lists, of
           cells and of objects.
 

@@ -206,8 +206,7 @@ fn open_at(
 /// - ``path``: the archive's folder or URL.
 /// - ``storage_options``: as in ``a2store.open``.
 /// - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
-/// - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
-///   otherwise a bar is shown if standard error is a terminal.
+/// - ``progress``: how to show the progress, as ``a2store`` describes.
 ///
 /// Raises ``ArchiveError`` if there is no archive. Raises ``ConflictError`` if other processes keep replacing and
 /// expiring the newest version during the check. Also raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C.
@@ -265,12 +264,12 @@ pub(crate) fn restore<'py>(
     report?.into_instance(py)
 }
 
-/// Read runs of any format and write them in another, without an archive, in the order in which they are read.
+/// Read runs of any format and write them in another format, in the same order, without an archive.
 ///
 /// - ``paths``: run files, packs, pack.dat files, datasets, sessions, logs, or folders of them. The content determines
 ///   the format. Several paths are merged.
 /// - ``out``: a folder for run files, ``"npy"``, ``"session"`` and ``"macroxue"``. For other formats, the file, or a
-///   folder in which a file of the usual name is created.
+///   folder for a file with the default name, such as ``runs.a2pack``.
 /// - ``on_error``: the effect of a run that cannot be read, or that the format cannot hold. ``"raise"`` raises its
 ///   error and writes nothing. ``"skip"`` writes the other runs and lists the error in the report.
 /// - ``format``: ``"a2t1"``, ``"a2run2"``, ``"a2pack"``, ``"packdat"``, ``"npy"``, ``"session"``, ``"macroxue"`` or
@@ -278,9 +277,9 @@ pub(crate) fn restore<'py>(
 /// - ``by_step``, ``compact``, ``compress``, ``align``, ``shard_rows``, ``moves``, ``workers``, ``progress``: as in
 ///   ``Archive.export_runs``.
 ///
-/// Raises ``DecodeError`` or ``OSError`` for the first run that cannot be read, ``ValueError`` for one that the format
-/// cannot hold, ``FileExistsError`` for a file that already exists, and ``KeyboardInterrupt`` on Ctrl-C.
-/// Files of several runs are written atomically. Issues warnings as ``Archive.ingest`` and ``Archive.export_runs`` do.
+/// Raises ``DecodeError`` or ``OSError`` for the first run that cannot be read, ``ValueError`` for a run that the
+/// format cannot hold, ``FileExistsError`` for a file that already exists, and ``KeyboardInterrupt`` on Ctrl-C. Files
+/// of several runs are written atomically. Issues warnings as ``Archive.ingest`` and ``Archive.export_runs`` do.
 ///
 /// >>> a2store.convert(["runs"], "all.dat", format="packdat")
 /// ExportReport(path=PosixPath('all.dat'), runs=20, num_steps=29320)
@@ -452,8 +451,7 @@ impl PyArchive {
     ///
     /// - ``paths``: a file or folder, or several.
     /// - ``workers``: threads to decode and encode with, 1 to 1,024; ``None`` = one per core.
-    /// - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
-    ///   otherwise a bar is shown if standard error is a terminal.
+    /// - ``progress``: how to show the progress, as ``a2store`` describes.
     /// - ``on_error``: the effect of a file that cannot be read or decoded. ``"report"`` lists it in the report and
     ///   continues; ``"raise"`` raises its error and adds nothing.
     /// - ``wait``: how long to wait while another process on this machine writes to the archive, in seconds or as a
@@ -936,8 +934,7 @@ impl PyArchive {
     /// - ``by``: the groups that the report compares: ``"engine"``, ``"ingest"`` (the ingest that added the run, named
     ///   by its time), ``"format"`` or ``"session"``. For recordings and sessions, the engine is the model's tag.
     /// - ``compare``: two groups; runs of other groups are left out.
-    /// - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
-    ///   ``None`` = the default.
+    /// - ``progress``: how to show the progress, as ``a2store`` describes.
     ///
     /// A notebook shows the page below the cell. About 25 queries run, and most of them read all steps.
     ///
@@ -1032,7 +1029,7 @@ impl PyArchive {
     ///
     /// - ``query``: SQL whose result has a column ``run_id``.
     /// - ``out``: a folder for run files, ``"npy"``, ``"session"`` and ``"macroxue"``. For other formats, the file, or
-    ///   a folder in which a file of the usual name is created.
+    ///   a folder for a file with the default name, such as ``runs.a2pack``.
     /// - ``format``: ``"original"``, ``"a2t1"``, ``"a2run2"``, ``"a2pack"``, ``"packdat"``, ``"npy"``, ``"session"``,
     ///   ``"macroxue"`` or ``"jsonl"``.
     /// - ``params``: as in ``sql``.
@@ -1047,8 +1044,7 @@ impl PyArchive {
     /// - ``on_error``: the effect of a run that the format cannot hold. ``"raise"`` raises ``ValueError``. ``"skip"``
     ///   writes the other runs and lists the error in the report.
     /// - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
-    /// - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
-    ///   otherwise a bar is shown if standard error is a terminal.
+    /// - ``progress``: how to show the progress, as ``a2store`` describes.
     ///
     /// Before it writes anything, it raises ``QueryError``, or ``ValueError`` for a query without ``run_id`` or a run
     /// that the format cannot store. Raises ``FileExistsError``, ``DamagedError``, and ``KeyboardInterrupt`` on Ctrl-C.

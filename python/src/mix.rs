@@ -12,21 +12,21 @@ use pyo3::types::PyMapping;
 
 /// Return a loader of several tables, each with its share of the rows.
 ///
-/// Within a table, rows come in shuffled order, and no row repeats before all others have occurred. So if an epoch has
-/// ``m`` rows of a table with ``k`` rows, each of them occurs ``m / k`` times, rounded down or up. With two tables,
-/// their numbers in any window of the stream are exact to within one row, with more tables to within two
-/// rows. The stream is the same for any batch size and number of ranks.
+/// Within a table, rows come in shuffled order, and no row repeats before all others have occurred. If an epoch serves
+/// ``m`` rows from a table of ``k`` rows, each of the ``k`` rows occurs ``m / k`` times, rounded down or up. In any
+/// window of the stream, each table's number of rows is exact to within one row (two rows for more than two tables).
+/// The stream is the same for any batch size and number of ranks.
 ///
 /// - ``tables``: pairs of a table and its share, or a dict from tables to shares. Shares are relative numbers of at
-///   least 0: 7 and 3 are the same as 0.7 and 0.3. Shares that are not in the proportion of whole numbers with a sum of
-///   at most 65,536 are rounded to 1/65,536 of their sum. All tables must have the columns of the first one, with the
+///   least 0: 7 and 3 are the same as 0.7 and 0.3. Shares are rounded to 1/65,536 of their sum, unless whole numbers
+///   with a sum of at most 65,536 have the same ratios. All tables must have the columns of the first one, with the
 ///   same types and categories. To serve only common columns, name them in ``columns``.
-/// - ``num_samples``: the rows of an epoch over all ranks, in ``0..=2**62``; ``None`` = as many as all tables have.
+/// - ``num_samples``: the number of rows per epoch over all ranks, in ``0..=2**62``; ``None`` = the rows of all tables.
 /// - ``batch_size``, ``seed``, ``epoch``, ``drop_last``, ``rank``, ``world_size``, ``tokens``, ``symmetries``,
 ///   ``columns``, ``prefetch``: as in ``StepTable.loader``.
 ///
 /// Raises ``ValueError`` for options and shares out of range, for tables with different columns, and for a share of a
-/// table without rows. Raises ``TypeError`` for other objects than tables.
+/// table without rows. Raises ``TypeError`` for objects that are not tables.
 ///
 /// >>> weak, strong = table.filter(max_score=30_000), table.filter(min_score=30_001)
 /// >>> loader = a2store.mix([(weak, 0.25), (strong, 0.75)], batch_size=1000, seed=1)

@@ -502,8 +502,7 @@ impl PyQuery {
     ///   query, materialize the query once, save the table, load the file with ``mmap=True`` on each rank, and pass
     ///   ``rank`` and ``world_size`` to its loader.
     /// - ``seed``, ``round``: determine the shares of a round; in ``0..2**64``.
-    /// - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
-    ///   otherwise a bar is shown if standard error is a terminal.
+    /// - ``progress``: how to show the progress, as ``a2store`` describes.
     ///
     /// Raises ``ColumnError``, with the row, for a column that is missing, of another type, or has a value that does
     /// not fit. Raises ``ValueError`` for an option out of range, for ``columns`` without ``board`` or beside

@@ -25,8 +25,7 @@ const POSITIONS: (&str, &str) = ("run", "positions");
 
 /// One decoded game, as columns with one entry per step.
 ///
-/// Each property returns a new, writable array, and a change to it does not change the run. ``len(run)`` is the number
-/// of steps.
+/// The arrays are writable copies: changing them does not change the run. ``len(run)`` is the number of steps.
 ///
 /// >>> run = a2store.read_run("runs/run-00000.a2run2")
 /// >>> run
@@ -49,7 +48,7 @@ pub(crate) struct PyRun {
 ///
 /// The content determines the format, A2T1 or a2run2; the file's name does not.
 ///
-/// - ``path_or_bytes``: the path of a run file, a str or a ``PathLike``; or the content of one, bytes.
+/// - ``path_or_bytes``: the path of a run file (str or ``PathLike``), or its content (bytes).
 ///
 /// Raises ``DecodeError`` for an invalid run, with the byte offset and, inside the steps, the step. Raises ``OSError``
 /// if the file cannot be read.
@@ -145,7 +144,7 @@ impl PyRun {
 
     /// The legal moves: shape (steps, 4), bool, in the order UDLR.
     ///
-    /// The engine reports the legal moves. For a step without values they follow from the rules of the game.
+    /// The engine reports them; for a step without values, a2store derives them from the rules of the game.
     #[getter]
     fn ev_legal<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         legal_array(py, self.run.ev_legal())
@@ -157,7 +156,7 @@ impl PyRun {
         copied_array(py, self.run.has_evs(), "|b1", None)
     }
 
-    /// The board after the last move; every run file has one.
+    /// The board after the last move; ``None`` = unknown. Every run file stores it.
     #[getter]
     fn final_board(&self) -> Option<u64> {
         self.run.final_board().map(|board| board.board().0)
@@ -172,8 +171,7 @@ impl PyRun {
     /// - ``format``: ``"a2t1"`` or ``"a2run2"``; ``None`` = the format of the source. ``"a2t1"`` omits the values of
     ///   moves.
     ///
-    /// Raises ``ValueError`` for an unknown format. In A2T1 it also raises ``ValueError`` for an engine name of more
-    /// than 65,535 bytes.
+    /// Raises ``ValueError`` for an unknown format, and in A2T1 for an engine name of more than 65,535 bytes.
     ///
     /// >>> run = a2store.read_run("runs/run-00000.a2run2")
     /// >>> len(run.to_bytes()), len(run.to_bytes("a2t1"))
@@ -202,8 +200,8 @@ impl PyRun {
 
     /// Check the run against the rules of the game.
     ///
-    /// Every move must be legal. Every board must be the previous one after its move, plus one spawned 2 or 4. Every
-    /// legality mask must match the rules.
+    /// Every move must be legal. Every board must follow from the previous board, its move, and one spawned 2 or 4.
+    /// Every legality mask must match the rules.
     ///
     /// Returns a description of the first violation, with its step, or ``None`` for a valid run.
     ///
@@ -233,13 +231,13 @@ impl PyRun {
 
     /// Return a page that replays the run: the explorer's replay in one file.
     ///
-    /// A notebook shows it below the cell. It needs no other package and no network.
+    /// A notebook shows the page below the cell. The page needs no other package and no network.
     ///
     /// - ``index``: the index of the first position to show, as in ``position``.
-    /// - ``min_loss``: the least loss of a blunder, as in ``Position.loss``.
+    /// - ``min_loss``: the smallest ``Position.loss`` that counts as a blunder.
     /// - ``policy``: a function whose values are shown too, as in ``Archive.view``.
     ///
-    /// A run from ``Archive.run`` also shows what models predicted for it.
+    /// For a run from ``Archive.run``, the page also shows the annotations of models.
     ///
     /// Raises ``IndexError`` if the run has no such position, and ``ValueError`` unless ``min_loss`` is above 0. Raises
     /// what ``policy`` raises.
@@ -267,12 +265,12 @@ impl PyRun {
         py.import("a2store._pages")?.call_method1("Replay", (page, game.positions.len()))
     }
 
-    /// Write the run as a picture in which the boards follow one another: an animated GIF. Needs ``pillow``.
+    /// Write the run as an animated GIF. Needs ``pillow``.
     ///
     /// - ``path``: the file. An existing file is replaced.
     /// - ``steps``: the indices of the positions, as in ``position``, such as ``range(0, 100)``; at most
     ///   1,000; ``None`` = all.
-    /// - ``seconds``: the time that each board is shown: 0.02 to 655. Browsers show shorter frames slowly.
+    /// - ``seconds``: the duration of each frame, 0.02 to 655. Browsers slow down shorter frames.
     ///
     /// Raises ``IndexError`` for an index without a position. Raises ``ValueError`` for no positions or more than
     /// 1,000, and for ``seconds`` out of range. Raises ``OSError`` if the file cannot be written, and

@@ -471,8 +471,7 @@ impl PyStepTable {
     /// content.
     ///
     /// - ``path``: the file.
-    /// - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
-    ///   otherwise a bar is shown if standard error is a terminal.
+    /// - ``progress``: how to show the progress, as ``a2store`` describes.
     ///
     /// Raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C. Raises ``ValueError`` for a non-ASCII name of an extra
     /// column, which NumPy's header cannot hold. After an exception no file is left behind.
@@ -501,8 +500,7 @@ impl PyStepTable {
     ///   checked. ``False`` = read the file.
     /// - ``memory_limit``: the maximum number of bytes of rows that are read; ``None`` = the memory that the system has
     ///   available.
-    /// - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
-    ///   otherwise a bar is shown if standard error is a terminal.
+    /// - ``progress``: how to show the progress, as ``a2store`` describes.
     ///
     /// Raises ``DecodeError`` or ``DamagedError`` for a file that is invalid, truncated or changed. Raises
     /// ``ColumnError`` for a field that is missing, of another type, or has a value that does not fit. Raises
@@ -539,8 +537,7 @@ impl PyStepTable {
     /// - ``chosen_ev``: the value of the chosen move, as in ``Query.materialize``.
     /// - ``memory_limit``: the maximum number of bytes of rows; ``None`` = the memory that the system has available.
     /// - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
-    /// - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
-    ///   otherwise a bar is shown if standard error is a terminal.
+    /// - ``progress``: how to show the progress, as ``a2store`` describes.
     /// - ``on_error``: the effect of a run or file that cannot be read. ``"raise"`` raises its error. ``"skip"`` reads
     ///   the others and adds the error to ``errors`` of the table. A skipped file counts as one run.
     ///
@@ -582,8 +579,7 @@ impl PyStepTable {
     ///
     /// - ``path``: the session's folder, or a file in it.
     /// - ``memory_limit``: the maximum number of bytes of rows; ``None`` = the memory that the system has available.
-    /// - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
-    ///   otherwise a bar is shown if standard error is a terminal.
+    /// - ``progress``: how to show the progress, as ``a2store`` describes.
     ///
     /// Raises ``DecodeError`` or ``OSError`` for a session that cannot be read. Raises ``ValueError`` for run ids above
     /// 2**32 - 1. Raises ``MemoryLimitError``, and ``KeyboardInterrupt`` on Ctrl-C.
@@ -627,8 +623,7 @@ impl PyStepTable {
     ///   shards ``embeddings-<number>.npy``. The first shard has the rows of the first shard of ``steps.npy``, and so
     ///   on.
     /// - ``steps``: the file of the keys, or a folder with ``steps.npy`` or its shards; ``None`` = the array's folder.
-    /// - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
-    ///   otherwise a bar is shown if standard error is a terminal.
+    /// - ``progress``: how to show the progress, as ``a2store`` describes.
     ///
     /// ``loader(symmetries=True)`` rejects attached columns, because they describe the original board. Use ``columns``
     /// to leave them out.

@@ -70,7 +70,7 @@ impl PyVectorEnv {
         tokens_array(py, self.env.boards(), wide)
     }
 
-    /// Return whether up, down, left and right are legal: shape (n, 4), bool. All are false if the game is over.
+    /// Return whether up, down, left and right are legal: shape (n, 4), bool; all false if the game is over.
     ///
     /// Raises ``MemoryError`` if an allocation fails.
     ///
@@ -115,7 +115,7 @@ impl PyVectorEnv {
 
     /// Make a move in each game that is not over; return (rewards, over).
     ///
-    /// The rewards are the scores of the moves, and ``over`` says which games are now over. Both have shape (n,).
+    /// ``rewards`` has the scores of the moves, and ``over`` says which games are now over. Both have shape (n,).
     ///
     /// - ``moves``: shape (n,), integers, 0 to 3.
     /// - ``illegal``: the effect of a move that does not change its board. ``"raise"`` raises before any game is

@@ -20,8 +20,8 @@ use rayon::prelude::*;
 
 /// The built-in player, a policy for ``a2store.selfplay.play``.
 ///
-/// Called with tokens, integers of shape (B, 16), it returns moves of shape (B,), uint8. A move is 0 if no move is
-/// legal. The second argument of policies, ``legal``, is accepted and ignored.
+/// A call takes tokens, integers of shape (B, 16), and returns moves of shape (B,), uint8. A move is 0 if no move is
+/// legal. The call ignores the second argument of policies, ``legal``.
 ///
 /// - ``depth``: the search depth in spawns, 0 to 3. Each level takes about fifty times longer.
 /// - ``workers``: threads to play with, 1 to 1,024; ``None`` = one per core.

@@ -16,34 +16,35 @@ use pyo3::types::{PyDict, PyInt, PyList, PyTuple};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A recorder of games while they are played, many at once and from any number of threads.
+/// A recorder of games in progress, many at once and from any number of threads.
 ///
 /// Each game stays in memory until a *rotation* writes all ended games at once: as a complete session
 /// ``<time>_model=<tag>`` in a folder, or as a commit of an archive. A push waits for a rotation only if the memory is
-/// used up. A crash loses the games that no rotation has written, and only those.
+/// used up. A crash loses only games that no rotation has written.
 ///
 /// - ``target``: a folder of sessions, created if it is missing, or an ``Archive``. An archive also stores values and
-///   final boards; ``refresh`` shows the games. Every ended game becomes a run, even if it equals another: ``session``
-///   and ``source_id`` identify it. A rotation needs the memory of an ingest in addition to ``max_ram_mb``.
-/// - ``tag``: the model's name; letters, digits and ``._+-`` are allowed, but no dot at the beginning.
+///   final boards; call its ``refresh`` to see the games. Every ended game becomes a run, even if it equals another
+///   game; the columns ``session`` and ``source_id`` identify it. A rotation needs the memory of an ingest in addition
+///   to ``max_ram_mb``.
+/// - ``tag``: the model's name: letters, digits and ``._+-``, without a leading dot.
 /// - ``engine``, ``model_hash``, ``meta``: further metadata of each session, together at most 131,072 bytes. ``meta``
 ///   maps keys to JSON values. In an archive, ``engine`` is the engine of the runs; ``None`` = the tag.
-/// - ``max_games``, ``max_steps``, ``max_wall_ms``: limits for new games: games, kept steps of ended games, and
-///   milliseconds since the start; ``None`` = no limit. Once a limit is reached, no game can begin, but running games
-///   continue, so a session holds whole games.
+/// - ``max_games``, ``max_steps``, ``max_wall_ms``: limits on the number of games, on the kept steps of ended games,
+///   and on the milliseconds since the start; ``None`` = no limit. Once a limit is reached, no game can begin. Running
+///   games continue, so a session holds only whole games.
 /// - ``max_ram_mb``: memory for unwritten steps in millions of bytes, at least 16. Pushes wait if it is used up.
 ///   ``None`` = half of the available memory.
-/// - ``max_disk_mb``: disk space in millions of bytes, at least 1; ``None`` = no limit. A game that would exceed it is
-///   rejected when it ends.
-/// - ``sample_rate``: keep one step out of this many, at least 1, starting with the first.
+/// - ``max_disk_mb``: disk space in millions of bytes, at least 1; ``None`` = no limit. The recorder rejects a game at
+///   its end if it would exceed the limit.
+/// - ``sample_rate``: keep one of every ``sample_rate`` steps, starting with the first; at least 1.
 /// - ``rotate_steps``, ``rotate_secs``: rotate once this many steps of ended games are unwritten, at least 1, or once
-///   an ended game has waited this many seconds, above 0; ``None`` = not by time. A rotation also starts at two fifths
-///   of the memory.
+///   an ended game has waited this many seconds, above 0; ``None`` = no time limit. A rotation also starts when
+///   unwritten steps fill two fifths of the memory.
 /// - ``moves``: whether a session keeps the moves. If so, every step needs a move. With ``False``, an existing Rust
-///   reader of sessions can read it, but ``ingest`` has to derive the moves from the boards. Some stay unknown.
+///   reader can read the session, but ``ingest`` must derive the moves from the boards, and some stay unknown.
 ///
-/// Raises ``ValueError`` for an option out of range, ``TypeError`` for another target, and ``OSError`` if the folder
-/// cannot be written to.
+/// Raises ``ValueError`` for an option out of range, ``TypeError`` for a target of another type, and ``OSError`` if the
+/// folder is not writable.
 ///
 /// >>> from a2store import selfplay
 /// >>> run = a2store.read_run("runs/run-00000.a2run2")
@@ -59,7 +60,7 @@ pub(crate) struct PyRecorder(pub(super) Recorder);
 
 /// A game that is being recorded. One thread at a time may use it.
 ///
-/// A game that is deleted before its end is abandoned.
+/// Deleting a game before its end abandons it.
 ///
 /// >>> from a2store import selfplay
 /// >>> recorder = selfplay.Recorder("selfplay", tag="v1")
@@ -120,11 +121,11 @@ impl PyRecorder {
 
     /// Begin a game.
     ///
-    /// - ``seed``: the seed of the game, in ``0..2**64 - 1``, which is stored with it; ``None`` = unknown.
+    /// - ``seed``: the seed to store with the game, in ``0..2**64 - 1``; ``None`` = unknown.
     ///
     /// Raises ``RecorderLimitError`` if a limit is reached (see ``is_full``). Raises ``ValueError`` if the recorder is
     /// closed, and for the seed 2^64 - 1, which stands for an unknown seed in sessions. Raises ``OSError`` once after a
-    /// failed rotation. Such a rotation loses nothing and is retried.
+    /// failed rotation; the recorder loses no games and retries the rotation.
     ///
     /// >>> from a2store import selfplay
     /// >>> recorder = selfplay.Recorder("selfplay", tag="v1")
@@ -141,10 +142,10 @@ impl PyRecorder {
 
     /// Write all ended games, wait until they are durable, and return the number of durable games.
     ///
-    /// These are the games with an id below this number.
+    /// All games with an id below this number are durable.
     ///
     /// Raises ``OSError`` if the games cannot be written; they stay in memory. Raises ``ValueError`` if the recorder is
-    /// closed, or if a fork inherited it.
+    /// closed, or if a forked process inherited it.
     ///
     /// >>> from a2store import selfplay
     /// >>> recorder = selfplay.Recorder("selfplay", tag="v1")
@@ -159,10 +160,10 @@ impl PyRecorder {
 
     /// Write the remaining ended games, end the recording, and return the final statistics.
     ///
-    /// Running games are lost. Further calls are allowed.
+    /// Running games are lost. ``close`` may be called again.
     ///
-    /// Raises ``OSError`` if the games cannot be written; the recorder then stays open. Raises ``ValueError`` if a fork
-    /// inherited the recorder.
+    /// Raises ``OSError`` if the games cannot be written; the recorder then stays open. Raises ``ValueError`` if a
+    /// forked process inherited the recorder.
     ///
     /// >>> from a2store import selfplay
     /// >>> recorder = selfplay.Recorder("selfplay", tag="v1")
@@ -230,7 +231,7 @@ impl PyGame {
     /// - ``ev_values``: the values of the four moves in the order UDLR; ``None`` or four NaNs = no values. Values of
     ///   illegal moves are ignored. An archive keeps the values; a session does not.
     ///
-    /// Raises ``ValueError`` for an invalid board or move, and for a missing move if moves are kept. Raises
+    /// Raises ``ValueError`` for an invalid board or move, and for a missing move if the recorder keeps moves. Raises
     /// ``RecorderLimitError`` if running games alone use all memory.
     ///
     /// >>> from a2store import selfplay
@@ -258,9 +259,9 @@ impl PyGame {
         game.push(board, action, ev).or_raise()
     }
 
-    /// Add steps. If one of them is invalid, none is added.
+    /// Add several steps, or none if any is invalid.
     ///
-    /// - ``boards``: shape (n,) uint64, or shape (n, 16) exponents.
+    /// - ``boards``: packed boards, shape (n,), uint64; or exponents, shape (n, 16).
     /// - ``moves``: shape (n,), integers, 0 to 3 in the order UDLR; ``None`` = unknown.
     /// - ``ev_values``: shape (n, 4), float32, in the order UDLR; ``None`` = no values.
     ///
@@ -302,8 +303,8 @@ impl PyGame {
     ///
     /// - ``final_board``: the board after the last move, as for ``push``; ``None`` = unknown.
     ///
-    /// The next rotation writes the game. It is not kept if this raises ``RecorderLimitError`` (it would exceed
-    /// ``max_disk_mb``) or ``ValueError`` (the recorder is closed).
+    /// The next rotation writes the game. Raises ``RecorderLimitError`` if the game would exceed ``max_disk_mb``, and
+    /// ``ValueError`` if the recorder is closed; the game is then lost.
     ///
     /// >>> from a2store import selfplay
     /// >>> recorder = selfplay.Recorder("selfplay", tag="v1")
@@ -321,7 +322,7 @@ impl PyGame {
         py.detach(|| game.map_or(Ok(0), |game| game.end(final_board))).or_raise()
     }
 
-    /// Abandon the game. None of its steps is kept.
+    /// Abandon the game and discard its steps.
     ///
     /// >>> from a2store import selfplay
     /// >>> recorder = selfplay.Recorder("selfplay", tag="v1")

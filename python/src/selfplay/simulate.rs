@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 /// Play seeded games with the built-in player and write each game to its own run file.
 ///
-/// The files depend on the options alone, not on the number of workers. The first file is ``run-00000.a2run2``, or
+/// The same options give the same files for any number of workers. The first file is ``run-00000.a2run2``, or
 /// ``run-00000.bin`` in A2T1. If there are more than 10,000 runs, they go into subfolders of 1,000 files.
 ///
 /// - ``out``: the folder, created if it is missing.
@@ -21,12 +21,11 @@ use std::path::PathBuf;
 /// - ``depth``: the search depth of the player in spawns, 0 to 3. Each level takes about fifty times longer.
 /// - ``engine``: the engine's name in the files, at most 65,535 bytes; ``None`` = a name that includes the depth.
 /// - ``workers``: threads to play with, 1 to 1,024; ``None`` = one per core.
-/// - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
-///   otherwise a bar is shown if standard error is a terminal.
+/// - ``progress``: how to show the progress, as ``a2store`` describes.
 ///
-/// Raises ``FileExistsError`` for an existing file with other contents; nothing is overwritten. A repeated call with
-/// the same options changes nothing. Raises ``ValueError`` for an option out of range. Raises ``KeyboardInterrupt`` on
-/// Ctrl-C; the files of finished games stay.
+/// Raises ``FileExistsError`` for an existing file with other contents, and never overwrites a file. A repeated call
+/// with the same options changes nothing. Raises ``ValueError`` for an option out of range. Raises
+/// ``KeyboardInterrupt`` on Ctrl-C; the files of finished games stay.
 ///
 /// >>> a2store.simulate("more", runs=2, seed=2, depth=0)
 /// SimulateReport(runs=2, num_steps=742, num_bytes=22199)
