@@ -33,9 +33,9 @@ use std::time::Duration;
 
 /// A growing collection of runs in a folder or an object store, seen at one version.
 ///
-/// The folder holds Parquet files, which any tool may read, and a manifest for each version, which lists its files.
-/// Commits of other writers become visible with ``refresh``. ``ingest`` moves to the version that it commits. To get an
-/// archive, call ``a2store.open``, ``Archive.create`` or ``Archive.open``. Threads may share it.
+/// The folder holds Parquet files, which any tool may read, and for each version a manifest that lists the version's
+/// files. Commits of other writers become visible with ``refresh``. ``ingest`` moves to the version that it commits. To
+/// get an archive, call ``a2store.open``, ``Archive.create`` or ``Archive.open``. Threads may share it.
 ///
 /// A pickled archive is a handle: the location, the version and ``storage_options``, with any credentials in them.
 /// Unpickling opens the archive again, at the same version. ``repr`` shows no options.
@@ -143,10 +143,10 @@ impl PyArchive {
 /// - ``path``: the archive's folder, or a URL: ``s3://bucket/games.a2``, ``gs://...``, ``az://...``.
 /// - ``version``: the version to open, by its number from 1 (the empty archive) or its tag; ``None`` = the newest.
 /// - ``create``: ``True`` = creates an empty archive if ``path`` has no archive.
-/// - ``storage_options``: options of the object store by their names in object_store, as in polars:
+/// - ``storage_options``: options of the object store, named as in the Rust crate object_store and in polars:
 ///   ``aws_access_key_id``, ``aws_secret_access_key``, ``aws_endpoint``, ``aws_region``, ``allow_http``, .... They
-///   override environment variables. A folder ignores them.
-/// - ``executor``: runs all queries of this archive as ``Query.on`` does; ``None`` = they run in this process.
+///   override environment variables, and have no effect on a folder.
+/// - ``executor``: the executor that runs all queries of this archive, as in ``Query.on``; ``None`` = this process.
 ///
 /// Raises ``ValueError`` for ``version`` with ``create=True``, and for an unknown name in ``storage_options``.
 /// Otherwise raises as ``Archive.open`` does.
@@ -199,9 +199,9 @@ fn open_at(
 
 /// Check an archive for problems, even one that is too damaged to open.
 ///
-/// It checks the manifest of every kept version. For every file of a kept version it checks presence, length,
-/// checksum, rows and ids. It builds every run from its rows, and checks its digest and whether its moves obey the
-/// rules, as ``runs.verified`` states. A problem never raises; it is listed in the report.
+/// It checks the manifest of every kept version. For every file of a kept version it checks presence, length, checksum,
+/// rows and ids. It rebuilds every run from its rows, compares it with its digest, and checks ``runs.verified`` by the
+/// rules of the game. The report lists the problems; they never raise.
 ///
 /// - ``path``: the archive's folder or URL.
 /// - ``storage_options``: as in ``a2store.open``.
@@ -230,21 +230,21 @@ pub(crate) fn verify<'py>(
         .into_instance(py)
 }
 
-/// Make a new version with the files of an older version, also if the newest manifest is damaged.
+/// Make a new version with the files of an older version, even if the newest manifest is damaged.
 ///
 /// The new version also adopts data files that no manifest lists, if they hold whole runs that the version does not
-/// have. So no run is lost with a damaged manifest. Damaged manifests that the new version replaces are removed. An
-/// interrupted restore can be repeated and ends in the same archive. On an object store, nothing else may write
-/// meanwhile.
+/// have. So a damaged manifest loses no run. ``restore`` removes the damaged manifests that the new version replaces.
+/// If you repeat an interrupted restore, the result is the same archive. On an object store, no other writer may write
+/// during the restore.
 ///
 /// - ``path``: the archive's folder or URL.
 /// - ``version``: the version whose files to use, by its number or its tag; ``None`` = the newest intact version.
 /// - ``dry_run``: ``True`` = only report the changes.
 /// - ``storage_options``: as in ``a2store.open``.
 ///
-/// Raises ``DamagedError`` if this version cannot be read, and ``ArchiveError`` if there is no archive, no such
-/// version, or a newer a2store wrote it. Also raises ``ConflictError``, ``OSError``, and ``KeyboardInterrupt`` on
-/// Ctrl-C.
+/// Raises ``DamagedError`` if this version cannot be read. Raises ``ArchiveError`` if there is no archive or no such
+/// version, or if a newer a2store wrote the archive. Also raises ``ConflictError``, ``OSError``, and
+/// ``KeyboardInterrupt`` on Ctrl-C.
 ///
 /// >>> a2store.restore("games.a2")
 /// RestoreReport(version=2, new_version=None, adopted_runs=0, done=False)
@@ -341,8 +341,8 @@ impl PyArchive {
     ///   ``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, ``GOOGLE_APPLICATION_CREDENTIALS`` and
     ///   ``AZURE_STORAGE_ACCOUNT_NAME``.
     /// - ``phases``: the smallest tiles of the phases ``"mid"`` and ``"late"``. The largest tile on the board
-    ///   determines the phase of a step; below ``"mid"`` it is ``early``. The defaults are ``{"mid": 1024, "late":
-    ///   4096}``. The phases of an archive never change.
+    ///   determines the phase of a step; below the ``"mid"`` tile, the phase is ``early``. The defaults are ``{"mid":
+    ///   1024, "late": 4096}``. The phases of an archive never change.
     /// - ``storage_options``: as in ``a2store.open``.
     ///
     /// Raises ``ArchiveExistsError`` if there already is an archive; ``a2store.open(path, create=True)`` opens it
@@ -379,8 +379,8 @@ impl PyArchive {
     ///
     /// Raises ``ValueError`` for a negative version and for an unknown name in ``storage_options``. Raises
     /// ``FileNotFoundError`` if the folder does not exist, ``ArchiveError`` if it holds no archive or a newer a2store
-    /// wrote it, and ``VersionNotFoundError``. Raises ``DamagedError`` if a commit contradicts its checksum or the
-    /// previous commit, and ``KeyboardInterrupt`` on Ctrl-C.
+    /// wrote it, and ``VersionNotFoundError`` for a missing version. Raises ``DamagedError`` if a commit contradicts
+    /// its checksum or the previous commit, and ``KeyboardInterrupt`` on Ctrl-C.
     ///
     /// >>> a2store.Archive.open("games.a2").num_runs
     /// 20
@@ -438,16 +438,16 @@ impl PyArchive {
     /// Add the runs of files and folders, including all subfolders, as one commit.
     ///
     /// The content determines a file's format: run files, packs, pack.dat files, NumPy datasets, self-play sessions,
-    /// and Macroxue logs and packs. docs/formats.md lists what each format stores. In folders, files of unknown content
-    /// are skipped, and so are files whose names begin with a dot or end in ``.tmp``. Files named ``*.a2run2``,
+    /// and Macroxue logs and packs. docs/formats.md lists what each format stores. In folders, ``ingest`` skips files
+    /// of unknown content, and files whose names begin with a dot or end in ``.tmp``. Files named ``*.a2run2``,
     /// ``*.bin`` and ``*.a2t1`` must hold runs.
     ///
-    /// A run whose content is already in the archive is skipped. A twin, which is a run with the same boards as another
-    /// run, such as one game in two formats, is added. Splits keep both runs on one side. Run ids follow the order of
-    /// the paths and, in folders, of the names. If nothing is new, nothing is committed. In either case the archive
-    /// moves to the newest version. An interrupted ingest can be repeated and ends in the same archive. Memory does not
-    /// depend on the size of the input. It takes about 100 MB, about 50 MB per worker, and up to 68 bytes per run in
-    /// the archive.
+    /// ``ingest`` skips a run whose content is already in the archive. It adds twins: runs with the same boards as
+    /// another run, such as one game in two formats. Splits keep twins on the same side. Run ids follow the order of
+    /// the paths and, in folders, the order of the names. If no run is new, ``ingest`` commits nothing. In either case
+    /// the archive moves to the newest version. If you repeat an interrupted ingest, the result is the same archive.
+    /// For input of any size, ``ingest`` needs about 100 MB of memory, plus about 50 MB per worker and up to 68 bytes
+    /// per run in the archive.
     ///
     /// - ``paths``: a file or folder, or several.
     /// - ``workers``: threads to decode and encode with, 1 to 1,024; ``None`` = one per core.
@@ -488,18 +488,17 @@ impl PyArchive {
     /// Add a model's predictions for steps of the archive, in a new commit.
     ///
     /// The table ``annotations`` in SQL then has a row per model and annotated step. Every annotated step must exist in
-    /// the archive. Its legal moves, and the move if it is known, must equal those of ``steps``.
+    /// the archive. The legal moves of a row, and its move if known, must equal those in ``steps``.
     ///
     /// - ``model``: the value of the column ``model``, 1 to 60 bytes.
-    /// - ``annotations``: a folder in the layout that docs/formats.md describes, a table with the Arrow C interface,
-    ///   or a NumPy structured array, shape (n,). A folder numbers the runs as its pool does. Each run is found in the
-    ///   archive by the seed, steps, score and highest tile in the folder's ``metadata.db``. A table or array has the
-    ///   columns ``run_id`` and ``step_index`` of the archive, and any other columns of ``annotations`` except
-    ///   ``model``. There, ``policy_p1``, ``policy_logp`` and ``policy_hard`` may have 4 numbers per row. In an
-    ///   array, which has no nulls, they become null where ``policy_kind_mask`` lacks their bit. Rows may be in any
-    ///   order.
-    /// - ``replace``: ``True`` = replaces the model's annotations. Otherwise, a model that has annotations can get
-    ///   more of them only for later runs.
+    /// - ``annotations``: a folder in the layout that docs/formats.md describes, a table with the Arrow C interface, or
+    ///   a NumPy structured array, shape (n,). A folder numbers the runs as its pool does; a2store finds each run in
+    ///   the archive by the seed, steps, score and highest tile in the folder's ``metadata.db``. A table or array has
+    ///   the columns ``run_id`` and ``step_index`` of the archive, and any other columns of ``annotations`` except
+    ///   ``model``. ``policy_p1``, ``policy_logp`` and ``policy_hard`` may have 4 numbers per row. An array has no
+    ///   nulls, so these columns become null where ``policy_kind_mask`` lacks their bit. Rows may be in any order.
+    /// - ``replace``: ``True`` = replaces the model's annotations. Otherwise, a model with annotations can get more
+    ///   annotations only for later runs.
     /// - ``partial``: ``True`` = allows annotated runs to have steps without annotations.
     /// - ``progress``: as in ``ingest``.
     ///
@@ -540,7 +539,7 @@ impl PyArchive {
         .into_instance(py)
     }
 
-    /// Drop a model's annotations, in a new commit, and return what was dropped.
+    /// Drop a model's annotations in a new commit, and return their description.
     ///
     /// Older versions keep them until ``expire``.
     ///
@@ -558,7 +557,7 @@ impl PyArchive {
 
     /// Return the models with annotations, in the order of their names.
     ///
-    /// It reads no files, so it raises no error of the archive.
+    /// It reads no files, so it never raises an error of the archive.
     ///
     /// >>> predictions = np.asarray(table)[[0, 1, 2]][["run_id", "step_index"]]
     /// >>> report = archive.annotate("model-v1", predictions, partial=True)
@@ -570,8 +569,8 @@ impl PyArchive {
 
     /// Rewrite small data files as full-size ones, in a new commit.
     ///
-    /// Rows, their order and their ids stay the same. The old files are compared with their checksums. Readers and
-    /// writers may work at the same time. No file is removed: older versions keep their files until ``expire``.
+    /// Rows, their order and their ids stay the same. ``compact`` checks the old files against their checksums. Readers
+    /// and writers may work at the same time. Older versions keep their files until ``expire``.
     ///
     /// - ``file_rows``: the number of rows of a full file, at least 1; ``None`` = 16,777,216. Files that are at least
     ///   half full stay unchanged.
@@ -655,13 +654,14 @@ impl PyArchive {
         Ok(report)
     }
 
-    /// Name a version, so that ``expire`` keeps it. A name that the version already has is no error.
+    /// Name a version, so that ``expire`` keeps it. If the version already has the name, the call has no effect.
     ///
-    /// - ``name``: 1 to 100 letters, digits and ``-_.``. It is not all digits, and begins with no dot.
+    /// - ``name``: 1 to 100 letters, digits and ``-_.``, but not only digits, and without a leading dot.
     /// - ``version``: the version; ``None`` = the version of this view.
     ///
-    /// Raises ``ValueError`` for such a name, or if another version has it, ``VersionNotFoundError`` if the version has
-    /// expired, and ``ConflictError`` if it expired during this call; the tag stays. Also raises ``OSError``.
+    /// Raises ``ValueError`` for an invalid name, or if another version has the name. Raises ``VersionNotFoundError``
+    /// if the version has expired, and ``ConflictError`` if it expires during the call; the tag then stays. Also raises
+    /// ``OSError``.
     ///
     /// >>> archive.tag("baseline-3")
     /// >>> a2store.open("games.a2", version="baseline-3").version
@@ -700,13 +700,13 @@ impl PyArchive {
         abandonable(py, HIDDEN, move |_, _| archive.untag(&name).map(drop))
     }
 
-    /// Check the archive for problems, at its newest version and all other kept versions.
+    /// Check all kept versions of the archive for problems.
     ///
     /// It does the same as ``a2store.verify`` with the archive's ``path``.
     ///
     /// - ``workers``, ``progress``: as in ``a2store.verify``.
     ///
-    /// Raises as ``a2store.verify`` does. A problem of the archive is listed in the report instead.
+    /// Raises as ``a2store.verify`` does.
     ///
     /// >>> archive.verify().problems
     /// []
@@ -800,31 +800,31 @@ impl PyArchive {
     /// Plan a query over the tables ``runs``, ``steps`` and ``annotations`` at this version.
     ///
     /// The dialect is DataFusion's, with additional functions over boards (see ``a2store.functions()``). One SELECT,
-    /// WITH or VALUES statement is allowed, and it can read only these tables and ``tables``. docs/sql.md
-    /// lists what else is rejected. This call plans the query, so mistakes raise at once. The query runs when its
-    /// result is read.
+    /// WITH or VALUES statement is allowed, and it can read only these tables and those in ``tables``. docs/sql.md
+    /// lists what else is rejected. This call plans the query, so it raises for mistakes at once. The query runs when
+    /// its result is read.
     ///
     /// - ``query``: the SQL text, with parameters as ``$name``, or as ``$1``, ``$2``, ....
     /// - ``params``: the values of all parameters: a dict for names, else a sequence. Values are bound, never
     ///   interpolated into the text. They may be None, bool, int in ``-2**63..2**64``, float, str, bytes, NumPy scalars
     ///   of these, dates and times.
     /// - ``tables``: your own tables by name, for joins. A value is an object with the Arrow C interface (pyarrow,
-    ///   polars, pandas, DuckDB, another query) or a NumPy structured array, shape (n,), which are kept in memory, or
-    ///   the path of a Parquet file.
+    ///   polars, pandas, DuckDB, another query) or a NumPy structured array, shape (n,), both kept in memory; or the
+    ///   path of a Parquet file.
     /// - ``memory_limit``: bytes that the query's operators may hold at once, at least 32 MiB. Sorts and groups spill
     ///   to temporary files before they fail. ``None`` = half of the machine's memory, shared by all queries.
     /// - ``spill_limit``: the maximum number of bytes of temporary files; ``None`` = 64 GiB.
     /// - ``spill_folder``: the folder of temporary files; ``None`` = the system's. Each query removes its own
     ///   subfolder.
-    /// - ``row_limit``, ``byte_limit``: the maximum number of rows, and of bytes as Arrow arrays, in the result, in
+    /// - ``row_limit``, ``byte_limit``: the maximum number of rows in the result, and of its bytes as Arrow arrays, in
     ///   ``0..2**64``; ``None`` = no limit.
-    /// - ``time_limit``: the maximum number of seconds for planning, and separately for each result; at least 0;
-    ///   ``None`` = no limit.
+    /// - ``time_limit``: the maximum number of seconds for planning and, separately, for each read of the result; at
+    ///   least 0; ``None`` = no limit.
     ///
     /// Raises ``QueryRefusedError`` for a statement that is not allowed. Raises ``QueryError`` for text that does not
     /// parse or plan, and for parameters that do not match it. Raises ``TypeError`` for a value or table of another
-    /// type, and ``ValueError`` for an invalid name or limit. Raises ``OSError`` and ``DecodeError`` for files.
-    /// Exceeding a limit raises ``QueryLimitError`` while the result is read.
+    /// type, and ``ValueError`` for an invalid name or limit. Raises ``OSError`` and ``DecodeError`` for files that
+    /// cannot be read. Exceeding a limit raises ``QueryLimitError`` while the result is read.
     ///
     /// >>> sql = "SELECT count(*) AS steps FROM steps WHERE max_score >= $min AND phase = 'late'"
     /// >>> archive.sql(sql, {"min": 20_000}).show()
@@ -894,11 +894,12 @@ impl PyArchive {
 
     /// Explore the archive in a browser: runs, replays, positions, SQL, and the report.
     ///
-    /// - ``policy``: a function whose values are shown beside those of the engine. It is called with ``tokens``,
-    ///   uint8 of shape (n, 16), and ``legal``, bool of shape (n, 4), for at most 512 boards at once. It returns floats
-    ///   of shape (n, 4), in the order up, down, left, right, or moves of shape (n,).
+    /// - ``policy``: a function whose values the explorer shows beside the engine's values. The explorer calls it with
+    ///   ``tokens``, uint8 of shape (n, 16), and ``legal``, bool of shape (n, 4), for at most 512 boards at once. The
+    ///   function returns floats of shape (n, 4), in the order up, down, left, right, or moves of shape (n,).
     /// - ``port``: the port on this machine; 0 = any free one.
-    /// - ``follow``: whether to show new versions as they are committed; ``None`` = only if this is the newest version.
+    /// - ``follow``: whether to show new versions once committed; ``None`` = only if the archive is at its newest
+    ///   version.
     /// - ``open_browser``: whether to open the address in the user's browser.
     ///
     /// Returns at once. The server runs until the view is closed, or the process ends.
@@ -936,7 +937,7 @@ impl PyArchive {
     /// - ``compare``: two groups; runs of other groups are left out.
     /// - ``progress``: how to show the progress, as ``a2store`` describes.
     ///
-    /// A notebook shows the page below the cell. About 25 queries run, and most of them read all steps.
+    /// The call runs about 25 queries, and most of them read all steps.
     ///
     /// Raises ``QueryError`` and ``QueryRefusedError`` if ``where`` is not one condition on runs. Raises ``ValueError``
     /// for an unknown ``by``, and if one of the groups in ``compare`` has no runs.
@@ -972,11 +973,10 @@ impl PyArchive {
     /// - ``name``: the query's name.
     /// - ``memory_limit``, ``spill_limit``, ``spill_folder``, ``row_limit``, ``byte_limit``, ``time_limit``: as in
     ///   ``sql``. No query parameter has one of these names.
-    /// - ``params``: the values of the query's parameters; omitted ones have their defaults.
+    /// - ``params``: the values of the query's parameters; an omitted parameter has its default.
     ///
-    /// Raises ``ValueError`` for an unknown name, listing the known ones, and for an invalid limit. Raises
-    /// ``QueryError`` for a parameter that is missing, unknown or of another type. Exceeding a limit raises
-    /// ``QueryLimitError`` while the result is read.
+    /// Raises ``ValueError`` for an unknown name, listing the known names. Raises ``QueryError`` for a parameter that
+    /// is missing, unknown or of another type. Otherwise raises as ``sql`` does.
     ///
     /// >>> archive.query("high_score", min_score=20_000).materialize()
     /// StepTable(23466 rows of 32 bytes)
@@ -1021,11 +1021,11 @@ impl PyArchive {
 
     /// Write the runs that a query selects, in the order of their ids, as files of any format.
     ///
-    /// ``"original"`` restores the exact bytes of ingested run files, and rejects other runs. Run files are
-    /// named by id, as in ``out/run-00000042.a2run2``; if there are more than 1,000, they go into subfolders of 1,000
-    /// files. One ``UserWarning`` counts the runs that lose a part, such as the final board; docs/formats.md has a
-    /// table of these losses. For a format that requires whole games, a missing final board is derived if the last move
-    /// and the score determine it. Otherwise the run is rejected. No file is overwritten.
+    /// ``"original"`` restores the exact bytes of ingested run files, and rejects other runs. Run files are named by
+    /// id, as in ``out/run-00000042.a2run2``; if there are more than 1,000, they go into subfolders of 1,000 files. One
+    /// ``UserWarning`` counts the runs that lose a part, such as the final board; docs/formats.md has a table of these
+    /// losses. For a format that requires whole games, a2store derives a missing final board if the last move and the
+    /// score determine it; otherwise it rejects the run. It overwrites no file.
     ///
     /// - ``query``: SQL whose result has a column ``run_id``.
     /// - ``out``: a folder for run files, ``"npy"``, ``"session"`` and ``"macroxue"``. For other formats, the file, or
@@ -1046,7 +1046,7 @@ impl PyArchive {
     /// - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
     /// - ``progress``: how to show the progress, as ``a2store`` describes.
     ///
-    /// Before it writes anything, it raises ``QueryError``, or ``ValueError`` for a query without ``run_id`` or a run
+    /// Before writing anything, raises ``QueryError``, and ``ValueError`` for a query without ``run_id`` or for a run
     /// that the format cannot store. Raises ``FileExistsError``, ``DamagedError``, and ``KeyboardInterrupt`` on Ctrl-C.
     ///
     /// >>> sql = "SELECT run_id FROM runs WHERE max_score >= 50000"

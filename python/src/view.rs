@@ -80,7 +80,7 @@ impl PyView {
         lock(&self.view).is_none()
     }
 
-    /// End the server and its open requests. Does nothing if it has ended.
+    /// End the server and its open requests. If the server has ended, the call has no effect.
     ///
     /// >>> archive.view(open_browser=False).close()
     fn close(&self, py: Python<'_>) {
