@@ -970,7 +970,8 @@ class Archive:
         - ``progress``: as in ``ingest``.
 
         Raises ``DecodeError`` for a folder, and ``ValueError`` or ``ColumnError`` for a table, that is damaged or
-        contradicts the archive. Otherwise raises as ``ingest`` does. The archive is then unchanged.
+        contradicts the archive. Otherwise raises as ``ingest`` does. After any error except ``UnconfirmedError``, the
+        archive is unchanged.
 
         >>> predictions = np.asarray(table)[[0, 1, 2]][["run_id", "step_index", "ev_legal"]]
         >>> columns = {"run_id": predictions["run_id"], "step_index": predictions["step_index"].astype("u4")}
@@ -1021,8 +1022,8 @@ class Archive:
           half full stay unchanged.
         - ``workers``, ``progress``: as in ``ingest``.
 
-        Raises ``DamagedError`` for a file that cannot be read back. Otherwise raises as ``ingest`` does. The archive is
-        then unchanged.
+        Raises ``DamagedError`` for a file that cannot be read back. Otherwise raises as ``ingest`` does. After any
+        error except ``UnconfirmedError``, the archive is unchanged.
 
         >>> report = a2store.simulate("more", runs=2, seed=2)
         >>> archive.ingest("more").accepted
@@ -1594,9 +1595,8 @@ class Query:
     def to_batches(self) -> QueryBatches:
         """Run the query and return an iterator over its record batches, which arrive as they are computed.
 
-        ``pyarrow.record_batch(batch)``, ``polars.DataFrame(batch)`` and other consumers of the Arrow C interface read
-        a batch without a copy. ``for batch in query`` does the same. If the query fails, the iterator raises as
-        ``count`` does. A deleted iterator stops the query.
+        ``pyarrow.record_batch(batch)``, ``polars.DataFrame(batch)`` and other consumers of the Arrow C interface read a
+        batch without a copy. ``for batch in query`` does the same. Deleting the iterator stops the query.
 
         Raises as ``count`` does.
 
@@ -1617,8 +1617,8 @@ class Query:
     def explain(self, *, analyze: bool = False) -> str:
         """Return the plan as text; it shows which columns are read and where filters are applied.
 
-        The first line lists run-level filters, if there are any. They are evaluated once per run, and only pages with
-        steps of matching runs are read. ``predicate`` is the filter of the Parquet reader.
+        The first line lists run-level filters, if there are any. The query evaluates them once per run, and reads only
+        pages with steps of matching runs. ``predicate`` is the filter of the Parquet reader.
 
         - ``analyze``: ``True`` = run the query, discard its rows, and add what each operator did and how long it took.
 
@@ -1634,7 +1634,7 @@ class Query:
 
         - ``max_rows``: the maximum number of rows; the query stops once it has produced them.
 
-        Floats are rounded to 6 decimals, and those below 0.1 to 6 significant digits. Raises ``ValueError`` for a
+        Floats are rounded to 6 decimals; floats below 0.1, to 6 significant digits. Raises ``ValueError`` for a
         negative number. Otherwise raises as ``count`` does.
 
         >>> archive.sql("SELECT run_id, max_score FROM runs ORDER BY max_score DESC").show(max_rows=2)
@@ -1688,9 +1688,9 @@ class Query:
     def lazy(self) -> Any:
         """Return a ``polars.LazyFrame`` of the result, which runs the query when polars collects the frame.
 
-        The query then reads only the columns that polars needs, and stops after ``head`` or ``limit`` of the frame. It
-        also evaluates filters that compare columns of integers, bools or strings with values, and ``is_in``,
-        ``is_null`` and ``is_between``, joined by and, or and not. Polars evaluates all other filters. A query with a
+        The query then reads only the columns that polars needs, and stops once ``head`` or ``limit`` of the frame has
+        its rows. It evaluates comparisons of integer, bool or string columns with values, ``is_in``, ``is_null``,
+        ``is_between``, and their combinations by and, or and not. Polars evaluates all other filters. A query with a
         LIMIT leaves all filters to polars.
 
         Raises ``ImportError`` if polars is not installed. If the query fails, polars
@@ -1702,21 +1702,21 @@ class Query:
         (3773, 2)
         """
     def on(self, executor: Executor, *, tasks: int | None = None) -> Query:
-        """Return this query, run by tasks on an engine.
+        """Return this query, to be run as tasks by the workers of an executor.
 
-        The result has the same methods and the same rows. Each task reads a share of the row groups of ``steps`` and
-        ``annotations``, in another process or on another machine, and returns what the rest of the query needs, such
-        as the counts of its groups. The rest runs here. A query that reads few rows, or that cannot be divided, runs
-        here as a whole; ``explain`` shows the tasks, or why there are none. Workers need the same a2store, and must
-        be able to read the archive under the same path or URL. docs/cluster.md describes engines, costs and limits.
+        The returned query has the same methods and rows. Each task reads a share of the row groups of ``steps`` and
+        ``annotations``, in another process or on another machine, and returns what the rest of the query needs, such as
+        the counts of its groups. This process runs the rest. It also runs whole queries that read few rows or cannot be
+        divided; ``explain`` shows the tasks, or why there are none. Workers need the same a2store, and must be able to
+        read the archive under the same path or URL. docs/cluster.md describes engines, costs and limits.
 
         - ``executor``: a ``concurrent.futures.ProcessPoolExecutor``, the ``get_executor()`` of a Dask ``Client``, an
           ``a2store.cluster.RayExecutor``, or any other executor whose workers are processes.
         - ``tasks``: the number of tasks, at least 1; ``None`` = up to 4 for each worker, of at least 1,048,576 rows
           each.
 
-        When the query runs, raises ``ClusterError`` if the engine loses a task or a worker has another version of
-        a2store. An error on a worker, such as ``QueryLimitError`` or ``FileNotFoundError``, is raised as itself.
+        While it runs, the query raises ``ClusterError`` if the engine loses a task or a worker has another version of
+        a2store. It raises an error of a worker, such as ``QueryLimitError`` or ``FileNotFoundError``, unchanged.
 
         >>> from concurrent.futures import ProcessPoolExecutor
         >>> from multiprocessing import get_context
@@ -1752,15 +1752,15 @@ class Query:
     def write_parquet(self, path: _Path) -> int:
         """Run the query, write its rows to a Parquet file as they are computed, and return their number.
 
-        The complete file replaces an existing one, durably and in one step. After an exception, an existing file is
+        The complete file replaces an existing file atomically and durably. After an exception, the existing file is
         unchanged.
 
-        - ``path``: the file, which must not be in the archive. A pipe or a device is written directly. A path that
-          ends in ``/`` and a URL get several files, ``part-00000.parquet`` and so on, whose rows in the order of
-          the names are the result. The folder must not exist, and no object under the URL. On an executor, each
-          task writes a file if rows of the result need only the row groups of one task; otherwise this process
-          writes one. A folder appears when it is complete. A URL is opened with the archive's ``storage_options``,
-          and its files have a random part in their names. After an exception, the files are removed.
+        - ``path``: the file, which must not be in the archive. Rows for a pipe or a device are written directly. For a
+          path that ends in ``/`` or a URL, the call writes files ``part-00000.parquet`` and so on, which hold the rows
+          in the order of their names. The folder must not exist, and no object may exist under the URL. On an executor,
+          each task writes a file if each row of the result needs the row groups of only one task; otherwise this
+          process writes one file. A folder appears when it is complete. A URL uses the archive's ``storage_options``,
+          and the names of its files have a random part. After an exception, the call removes the files.
 
         Raises ``ValueError`` for a path in the archive, ``FileExistsError`` for a folder or URL that exists, and
         ``OSError`` if a file cannot be written. Otherwise raises as ``count`` does.
@@ -1771,8 +1771,7 @@ class Query:
     def write_csv(self, path: _Path) -> int:
         """Run the query, write its rows to a CSV file as they are computed, and return their number.
 
-        The first line has the names of the columns. A null is an empty field. The file is written as by
-        ``write_parquet``.
+        The first line has the names of the columns. A null is an empty field. The guarantees of ``write_parquet`` hold.
 
         - ``path``: as in ``write_parquet``.
 
@@ -1787,8 +1786,8 @@ class Query:
     def write_ipc(self, path: _Path) -> int:
         """Run the query, write its rows to an Arrow IPC file as they are computed, and return their number.
 
-        ``pyarrow.feather`` and ``polars.read_ipc`` read the file, or map it into memory, as it is not compressed.
-        Dictionaries of strings become strings. The file is written as by ``write_parquet``.
+        The file is not compressed, so ``pyarrow.feather`` and ``polars.read_ipc`` can map it into memory. Dictionaries
+        of strings become strings. The guarantees of ``write_parquet`` hold.
 
         - ``path``: as in ``write_parquet``.
 
@@ -1812,9 +1811,9 @@ class Query:
     ) -> StepTable:
         """Run the query and store its rows in a table in memory or in a file.
 
-        A row takes 32 bytes plus the extra columns. These columns of the result are used, by name; all others are left
-        out. A ``UserWarning`` names those of them that the query computes or takes from your own tables. Other numeric
-        types are cast, and a value outside the range of the type raises:
+        A row takes 32 bytes plus the extra columns. The table takes the columns below from the result, by name, and
+        leaves out all others. A ``UserWarning`` names each left-out column that the query computes or takes from your
+        own tables. Other numeric types are cast, and a value outside the range of the type raises:
 
         - ``board``, uint64: required.
         - ``move``, uint8: 0 to 3; 255 if it is null or missing.
@@ -1827,13 +1826,13 @@ class Query:
           in the query, these tokens are 15, with a warning if a row may have such a tile.
 
         If the query only filters and selects rows of ``steps``, the rows are in the order of ``(run_id, step_index)``.
-        With an ORDER BY they have its order; rows that it leaves equal come in any order. All other rows are sorted by
-        run, step and their bytes. So a query that determines its rows gives the same table on any number of threads.
+        With an ORDER BY they have its order; rows with equal keys come in any order. The rows of all other queries are
+        sorted by run, step and their bytes. So a deterministic query gives the same table on any number of threads.
 
-        - ``columns``: the columns of the result that a row gets, instead of all columns above and ``extra``: names,
-          with ``board`` among them. ``ev_values`` stands for the four values. Other names than those above become extra
-          columns. ``run_id``, ``step_index`` and ``tile_65536_mask`` are always kept. Other columns above that are not
-          named are not read, and have the values of missing columns.
+        - ``columns``: the names of the columns that a row gets, instead of all columns above and ``extra``; ``board``
+          is required. ``ev_values`` stands for the four values. Columns that are not listed above become extra columns.
+          ``run_id``, ``step_index`` and ``tile_65536_mask`` are always kept. The query does not read other columns
+          above without a name in ``columns``; they count as missing.
         - ``extra``: further columns of the result to append to each row, as a name or an iterable of names; by default
           none. A column has bools, integers, floats, strings, or fixed-size lists of bools or numbers. Numbers keep
           their type; a null becomes NaN in floats and raises in other types. A null list counts as a list of nulls.
@@ -1843,20 +1842,20 @@ class Query:
           ``"one"`` = exactly 1.0.
         - ``memory_limit``: the maximum number of bytes of rows in memory; ``None`` = the memory that the system has
           available. It does not apply to rows in a file.
-        - ``path``: a file for the rows, which is then mapped; it may be larger than memory. ``StepTable.load`` can read
-          it. It is written atomically, is durable, and replaces an existing file.
+        - ``path``: a file for the rows, which the table maps, so it may be larger than memory. ``StepTable.load`` can
+          read it. The complete file replaces an existing file atomically and durably.
         - ``shard``: the share of one of several processes, as a rank and a world size; ``None`` = all rows. The shares
-          of a round are disjoint and complete, and their sizes differ by at most one row. Another round has other
-          shares. The query may only filter and select rows of ``steps``. A rank reads the row groups of its share, and
-          columns of strings in ``extra`` whole. The rows are in the order of ``steps``. If the number of rows is not
-          known in advance, each rank first reads the columns of the conditions to count them. All ranks must read the
-          same version of the archive. Codes of strings are the same on all ranks and in all rounds. For any other
-          query, materialize the query once, save the table, load the file with ``mmap=True`` on each rank, and pass
-          ``rank`` and ``world_size`` to its loader.
+          of a round are disjoint and complete, and their sizes differ by at most one row. Each round has other shares.
+          The query may only filter and select rows of ``steps``. A rank reads the row groups of its share, but columns
+          of strings in ``extra`` as a whole. The rows are in the order of ``steps``. If the number of rows is not known
+          in advance, each rank first reads the columns of the conditions to count the rows. All ranks must read the
+          same version of the archive. Codes of strings are the same on all ranks and in all rounds. Materialize any
+          other query once, save the table, load the file with ``mmap=True`` on each rank, and pass ``rank`` and
+          ``world_size`` to its loader.
         - ``seed``, ``round``: determine the shares of a round; in ``0..2**64``.
         - ``progress``: how to show the progress, as ``a2store`` describes.
 
-        Raises ``ColumnError``, with the row, for a column that is missing, of another type, or has a value that does
+        Raises ``ColumnError``, with the row, for a column that is missing, has another type, or has a value that does
         not fit. Raises ``ValueError`` for an option out of range, for ``columns`` without ``board`` or beside
         ``extra``, for a column that is named twice or is already part of a row, and for a share of a query that does
         more than filter and select rows, or uses random numbers or the time. Raises ``MemoryLimitError``,
@@ -1912,14 +1911,14 @@ class QueryBatches:
 
 @final
 class StepTable:
-    """A table of fixed-size rows, in one read-only mapping of memory or of a file; or a view of some of its rows.
+    """A table of fixed-size rows in one read-only mapping of memory or of a file; or a view of some rows of a table.
 
     A row has these fields, then the extra columns, widest first, and padding to a multiple of 8 bytes:
 
     - ``board``: uint64, at byte 0.
     - ``ev_values``: four float32 in the order UDLR, at byte 8; 0.0 where illegal, four NaNs for a step without values.
     - ``run_id``: uint32, at byte 24.
-    - ``step_index``: uint16, at byte 28. If an index exceeds 65,535, it is uint32 and follows with the extra columns.
+    - ``step_index``: uint16, at byte 28. If an index exceeds 65,535, the field is uint32 and one of the extra columns.
     - ``move``: uint8, 0 to 3 in the order UDLR, 255 = none, at byte 30.
     - ``ev_legal``: uint8, a legality mask, at byte 31.
 
@@ -1937,7 +1936,7 @@ class StepTable:
 
     A handle is valid while the process that pickled it keeps the table, or while the table's file is unchanged. Later,
     unpickling raises ``OSError`` or ``DamagedError``. A process that has unpickled the table keeps it, even after other
-    processes end. The memory is freed when the last of them ends.
+    processes end. The memory is freed when the last such process ends.
 
     >>> table = archive.sql("SELECT * FROM steps").materialize()
     >>> table
@@ -1963,7 +1962,7 @@ class StepTable:
     def __iter__(self) -> Iterator[dict[str, Any]]: ...
     @property
     def shape(self) -> tuple[int, int]:
-        """The number of rows and of ``columns``.
+        """The number of rows, and the number of ``columns``.
 
         >>> table.shape
         (29320, 6)
@@ -1988,7 +1987,7 @@ class StepTable:
 
     @property
     def stride(self) -> int:
-        """The size of a row in bytes: 32 without extra columns, else the next multiple of 8 that holds them."""
+        """The size of a row in bytes: 32 without extra columns, otherwise rounded up to a multiple of 8."""
 
     @property
     def dtype(self) -> np.dtype[np.void]:
@@ -1996,11 +1995,11 @@ class StepTable:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the rows and their order, as 32 hexadecimal digits.
+        """A hash of the rows, their order and their layout, as 32 hexadecimal digits.
 
-        Tables with the same fingerprint have the same rows in the same order. It is a hash of the rows and their
-        layout. The fingerprint of a view is a hash of the table's fingerprint and of the places of the rows that the
-        view shows. A saved table or view keeps its fingerprint when it is loaded.
+        Tables with the same fingerprint have the same rows in the same order. A view's fingerprint is a hash of the
+        table's fingerprint and of the indices of the view's rows. A saved table or view keeps its fingerprint when it
+        is loaded.
         """
 
     @property
@@ -2009,7 +2008,7 @@ class StepTable:
 
     @property
     def shard(self) -> Shard | None:
-        """The share that the rows are; ``None`` for other tables, for views, and for tables from files.
+        """The share of a query that the table holds; ``None`` for other tables, for views, and for tables from files.
 
         >>> query.materialize(shard=(0, 4), round=2).shard.round
         2
@@ -2017,11 +2016,11 @@ class StepTable:
 
     @property
     def is_view(self) -> bool:
-        """Whether this is a view, such as ``filter`` and ``split`` return."""
+        """Whether this table is a view, such as ``filter`` and ``split`` return."""
 
     @property
     def categories(self) -> dict[str, list[str]]:
-        """The strings of the codes in extra columns, by column, in ascending order of their UTF-8 bytes.
+        """The strings of each extra column of strings, in ascending order of their UTF-8 bytes.
 
         The code of ``categories[name][k]`` is ``k``. Columns of numbers are not included.
 
@@ -2090,7 +2089,7 @@ class StepTable:
         True
         """
     def take(self, indices: _Indices) -> Batch:
-        """Return the rows at ``indices`` as columns, in that order, with repetitions.
+        """Return a batch of the rows at ``indices``, in the order of ``indices``, which may repeat.
 
         - ``indices``: a one-dimensional sequence or array of integers in ``-len(table)..len(table)``. Negative indices
           count from the end.
@@ -2109,7 +2108,7 @@ class StepTable:
     def rows_array(self) -> ArrowArray:
         """Return the rows as an Arrow array of ``FixedSizeBinary(stride)``.
 
-        The array shares the table's memory. For a view it is a copy.
+        The array shares the table's memory; for a view, it is a copy.
 
         Raises ``MemoryError`` if a copy does not fit in memory.
 
@@ -2132,7 +2131,7 @@ class StepTable:
         reads them from the archive, at the table's version. A file that ``save`` wrote contains them.
 
         - ``min_score``, ``max_score``: bounds of the score of the run, both inclusive. The score is ``runs.max_score``.
-        - ``engine``: the run's engine, a str, or several allowed ones. Runs without an engine never match.
+        - ``engine``: the run's engine, or several allowed engines. Runs without an engine never match.
         - ``phase``: the phase of the game, ``"early"``, ``"mid"`` or ``"late"``, or several. It depends on the largest
           tile on the board and the archive's ``phases``.
         - ``run_ids``: the ids of the runs, in any order, in ``0..2**32``.
@@ -2164,14 +2163,14 @@ class StepTable:
     def split(self, val: float = 0.1, *, seed: int = 0) -> tuple[StepTable, StepTable]:
         """Split the rows by run into two disjoint views, ``(train, val)``, and return them.
 
-        The run's game and the seed alone determine whether the run is held out. So a run keeps its side when the
-        archive grows, a run in ``val`` stays there when ``val`` grows, and runs of one game are on one side. Use
-        another seed to split a view again.
+        Only the run's game, ``val`` and ``seed`` determine whether the run is held out. So a run keeps its side when
+        the archive grows, a held-out run stays held out when ``val`` increases, and runs of one game are on the same
+        side. To split a view again, use another seed.
 
         - ``val``: the approximate share of held-out runs, in ``0..=1``.
         - ``seed``: the seed of the split, in ``0..2**64``.
 
-        With few runs, one view may be empty, although ``val`` is neither 0 nor 1. Then a ``UserWarning`` is issued.
+        Issues a ``UserWarning`` if a view is empty although ``val`` is neither 0 nor 1, as can happen with few runs.
         Raises ``ValueError`` for a share out of range, ``MemoryError``, and the errors of reading the archive's runs.
 
         >>> train, val = table.split(0.2)
@@ -2183,9 +2182,8 @@ class StepTable:
         """Write the rows to a ``.npy`` file, which ``numpy.load`` opens as a structured array.
 
         The metadata for ``load`` follows the rows, where NumPy ignores it: the fingerprint, the categories, checksums,
-        and the score, game and engine of each run. For a view, only its rows are written. The file is written
-        atomically, is durable, and replaces an existing file. A process that has mapped the old file keeps the old
-        content.
+        and the score, game and engine of each run. ``save`` of a view writes only its rows. The complete file replaces
+        an existing file atomically and durably. A process that has mapped the old file keeps the old content.
 
         - ``path``: the file.
         - ``progress``: how to show the progress, as ``a2store`` describes.
@@ -2202,7 +2200,7 @@ class StepTable:
     def load(
         path: _Path, *, mmap: bool = False, memory_limit: int | None = None, progress: _Progress = None
     ) -> StepTable:
-        """Return the table of a ``.npy`` file, written by ``save`` or by another program.
+        """Return the table in a ``.npy`` file that ``save`` or another program wrote.
 
         A saved table keeps its fingerprint, so the saved state of a loader still fits it. NumPy's header formats 1.0,
         2.0 and 3.0 are supported.
@@ -2210,7 +2208,8 @@ class StepTable:
         Any other one-dimensional structured array works if it has a field ``board``. It may have the other fields of a
         row, with the same names and types, in any order: ``move``, ``ev_legal``, ``ev_values``, ``run_id`` and
         ``step_index``. Missing fields have the values that ``Query.materialize`` gives to missing columns. Further
-        fields of numbers or bools, one or several per row, become extra columns. The phases begin at 1024 and 4096.
+        fields of numbers or bools, one or several per row, become extra columns. The phases ``"mid"`` and ``"late"``
+        begin at the tiles 1024 and 4096.
 
         - ``path``: the file.
         - ``mmap``: ``True`` = map the file, so that processes share its pages and it may be larger than memory. It must
@@ -2221,7 +2220,7 @@ class StepTable:
         - ``progress``: how to show the progress, as ``a2store`` describes.
 
         Raises ``DecodeError`` or ``DamagedError`` for a file that is invalid, truncated or changed. Raises
-        ``ColumnError`` for a field that is missing, of another type, or has a value that does not fit. Raises
+        ``ColumnError`` for a field that is missing, has another type, or has a value that does not fit. Raises
         ``ValueError`` for a file that cannot be mapped. Raises ``MemoryLimitError``, ``OSError``, and
         ``KeyboardInterrupt`` on Ctrl-C.
 
@@ -2243,8 +2242,9 @@ class StepTable:
     ) -> StepTable:
         """Read runs of any format into a table, without an archive.
 
-        A row's ``run_id`` is the index of the run among all runs, from 0. Runs that cannot be read count too, so for a
-        single pack it is the index in the pack. The phases begin at 1024 and 4096.
+        A row's ``run_id`` is the index of the run among all runs, from 0. Runs that cannot be read count too, so
+        ``run_id`` of a single pack is the index in the pack. The phases ``"mid"`` and ``"late"`` begin at the tiles
+        1024 and 4096.
 
         - ``paths``: files and folders, as for ``Archive.ingest``, in the same order.
         - ``chosen_ev``: the value of the chosen move, as in ``Query.materialize``.
@@ -2252,7 +2252,7 @@ class StepTable:
         - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
         - ``progress``: how to show the progress, as ``a2store`` describes.
         - ``on_error``: the effect of a run or file that cannot be read. ``"raise"`` raises its error. ``"skip"`` reads
-          the others and adds the error to ``errors`` of the table. A skipped file counts as one run.
+          the other runs and adds the error to ``errors`` of the table. A skipped file counts as one run.
 
         Raises ``DecodeError`` or ``OSError`` for the first run that cannot be read, unless skipped. Raises
         ``ValueError`` for a run of more than 65,536 steps, ``MemoryLimitError``, and ``KeyboardInterrupt`` on Ctrl-C.
@@ -2266,10 +2266,11 @@ class StepTable:
     def from_session(path: _Path, *, memory_limit: int | None = None, progress: _Progress = None) -> StepTable:
         """Read a self-play session into a table that keeps the session's run ids.
 
-        The session's rows may be in any order; the table has them in the order of ``run_id`` and ``step_index``. Their
-        values are NaN. If the session does not store a move, a2store derives it from the boards. The move is 255 if the
-        rules allow several moves, and in the last row of a run. ``filter`` supports scores and engines. A run's engine
-        is the ``tag`` of the session's ``model``. The phases begin at 1024 and 4096.
+        The session's rows may be in any order; the table has them in the order of ``run_id`` and ``step_index``. The
+        values of moves are NaN. If the session does not store a move, a2store derives it from the boards. The move is
+        255 if the rules allow several moves, and in the last row of a run. ``filter`` supports scores and engines. A
+        run's engine is the ``tag`` of the session's ``model``. The phases ``"mid"`` and ``"late"`` begin at the tiles
+        1024 and 4096.
 
         - ``path``: the session's folder, or a file in it.
         - ``memory_limit``: the maximum number of bytes of rows; ``None`` = the memory that the system has available.
@@ -2293,19 +2294,18 @@ class StepTable:
     ) -> StepTable:
         """Return this table with an attached column: values of a ``.npy`` array of shape (rows, D).
 
-        Batches, ``take`` and Arrow data of the returned table have the column ``name`` of shape (n, D). So do its
+        Batches, ``take`` and Arrow data of the returned table have the column ``name``, of shape (n, D). So do its
         views, its loaders, and its copies in other processes. The rows themselves do not change: ``numpy.asarray``,
-        ``dtype``, ``fingerprint``, the states of loaders and ``save`` omit the column. Attach it again
-        after ``load``.
+        ``dtype``, ``fingerprint``, the states of loaders and ``save`` omit the column. Attach it again after ``load``.
 
         A structured array of the same length holds the keys: the integers ``run_id`` and ``step_idx`` or
         ``step_index``. The array may have more steps than the table, in any order, and fewer than 2**32 - 1 steps. If
-        the orders are equal, the mapping takes no memory; otherwise it takes 4 bytes per row of the table. If the keys
-        include boards, as ``board`` or ``exps``, these must equal the table's boards.
+        array and table have the same order, the mapping takes no memory; otherwise it takes 4 bytes per row of the
+        table. If the keys include boards, as ``board`` or ``exps``, these must equal the table's boards.
 
         The type is a little-endian float or integer, or bfloat16. An array is bfloat16 if it is ``<u2`` and the JSON
-        object beside it has ``bf16`` as ``dtype_bits`` or ``dtype``. For ``embeddings.bf16.npy`` that file is
-        ``embeddings.json``. Its ``D`` and type must match the array. NumPy and Arrow get the bits of bfloat16 as
+        file beside it has ``bf16`` as ``dtype_bits`` or ``dtype``. The JSON file of ``embeddings.bf16.npy`` is
+        ``embeddings.json``; its ``D`` and type must match the array. NumPy and Arrow get the bits of bfloat16 as
         uint16; in Arrow, the field's metadata has ``a2store.dtype``. ``a2store.torch`` converts them to
         ``torch.bfloat16``.
 
@@ -2320,8 +2320,8 @@ class StepTable:
         to leave them out.
 
         Raises ``ColumnError``, with the row, if a row's step is not in the array, and if the keys have a step twice.
-        Raises ``DecodeError`` for files of another kind, with different numbers of rows, or that contradict the JSON.
-        Raises ``ValueError`` if the name is taken. Raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C.
+        Raises ``DecodeError`` for files of another kind, for different numbers of rows, and for files that contradict
+        the JSON. Raises ``ValueError`` if the name is taken. Raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C.
 
         >>> steps = np.zeros(len(table), [("run_id", "<u4"), ("step_index", "<u4")])
         >>> steps["run_id"], steps["step_index"] = np.asarray(table)["run_id"], np.asarray(table)["step_index"]
@@ -2375,25 +2375,25 @@ class StepTable:
         - ``tokens``: the type of ``Batch.tokens``: ``"uint8"``, ``"int32"`` or ``"int64"``.
         - ``symmetries``: ``True`` = transform each row by one of the board's eight symmetries: board, tokens, move,
           values and mask, but not the extra columns. The seed, the epoch and the row's index determine the symmetry. It
-          cannot be combined with attached columns and with extra columns of several values per row.
+          cannot be combined with attached columns, or with extra columns of several values per row.
         - ``columns``: the names of the columns in a batch, in order; ``None`` = all, including extra and attached ones.
         - ``prefetch``: the number of batches that a background thread prepares ahead, at most 4,096; 0 = each batch is
           prepared on demand.
         - ``replacement``: ``True`` = draw rows uniformly with replacement.
         - ``weights``: an extra column of finite weights of at least 0; rows are drawn with replacement, in proportion
-          to them. The loader takes 8 bytes per row, and up to three passes over the table when it is created.
+          to the weights. The loader takes 8 bytes per row, and up to three passes over the table when it is created.
         - ``strata``: an extra column whose values are the strata, at most 4,096 different ones. In any prefix of an
           epoch each stratum has its quota, to within one row. Within a stratum the order is shuffled, and no row
           repeats before all others have occurred. The loader takes 4 bytes per row (up to 8 in strata of fewer than
           65,536 rows), and one pass over the table when it is created.
         - ``quotas``: the relative shares of the strata to serve, by value: a string of ``categories``, a number, a
           bool, or ``None`` for null. Shares are at least 0 and have a finite sum; fractional shares are rounded to
-          1/65,536 of it. ``None`` = equal shares.
-        - ``num_samples``: the rows of an epoch over all ranks, in ``0..=2**62``, with ``replacement``, ``weights`` or
-          ``strata``; ``None`` = the number of rows in the table.
+          1/65,536 of the sum. ``None`` = equal shares.
+        - ``num_samples``: the number of rows per epoch over all ranks, in ``0..=2**62``, with ``replacement``,
+          ``weights`` or ``strata``; ``None`` = the number of rows in the table.
         - ``window``: the approximate number of rows to shuffle at a time, at least 1, for mapped tables larger than
           memory. A window is 256 blocks of ``2**k`` rows from random places, with the largest ``k`` that fits. Each
-          block is read once per epoch, in one piece. Two windows of rows should fit in memory.
+          block is read once per epoch, in one piece. The memory should hold two windows of rows.
 
         Raises ``ValueError`` for an option out of range, and for options that exclude each other. Raises
         ``ColumnError`` for an invalid weight, with the row, and for too many strata. Raises ``TypeError`` for a quota
@@ -2413,14 +2413,14 @@ class StepTable:
     def __reduce__(self) -> tuple[Callable[[bytes], StepTable], tuple[bytes]]:
         """Return a handle for ``pickle``; for a whole table in memory it is smaller than 1 KiB.
 
-        Raises ``OSError`` if the system has no suitable shared memory. Only Linux has it.
+        Raises ``OSError`` if the system lacks suitable shared memory, which only Linux has.
         """
 
     def __array__(self, dtype: npt.DTypeLike | None = None, *, copy: bool | None = None) -> npt.NDArray[Any]:
         """Return the rows as a structured array: shape (rows,), of type ``table.dtype``.
 
         The array shares the table's memory and is read-only, unless ``copy`` or another dtype requires a copy. For a
-        view it is a copy.
+        view, the array is a copy.
 
         Raises ``ValueError`` if a copy is required and ``copy`` is ``False``.
         """
@@ -2439,11 +2439,11 @@ class StepTable:
 class Batch:
     """A batch of rows as columns, in NumPy arrays that share the batch's memory.
 
-    Each column is an attribute, ``batch.tokens``, and an item, ``batch["tokens"]``. So are the extra columns, but a
+    Each column is an attribute, ``batch.tokens``, and an item, ``batch["tokens"]``. An extra column is too, but a
     column named like a method is only an item. A column that the loader does not serve raises ``AttributeError`` or
-    ``KeyError``. ``len(batch)`` is the number of rows, called n below.
+    ``KeyError``.
 
-    A batch is a ``Mapping`` of names to arrays, but ``len(batch)`` is the number of rows, not of columns.
+    A batch is a ``Mapping`` of names to arrays, but ``len(batch)`` is the number of rows, called n below.
 
     The arrays are writable. The loader does not reuse their memory while one of them exists.
     ``pyarrow.record_batch(batch)`` shares the memory too, except for columns of bools, which it copies.
@@ -2514,7 +2514,7 @@ class Batch:
         """Return a column, or the default if there is no column of this name.
 
         - ``name``: the column's name.
-        - ``default``: the default.
+        - ``default``: the value to return for a missing column.
 
         Raises as ``to_dict`` does.
 
@@ -2524,7 +2524,7 @@ class Batch:
     def to_torch(self, device: Any = None) -> dict[str, Any]:
         """Return all columns as PyTorch tensors by name, as ``a2store.torch`` describes them.
 
-        On the CPU they share the batch's memory, except for columns whose type PyTorch lacks.
+        On the CPU, the tensors share the batch's memory, except for the uint16 and uint32 columns, which are widened.
 
         - ``device``: a ``torch.device`` or its name; ``None`` = the CPU.
 
@@ -2629,7 +2629,7 @@ class Loader:
     def skip_batches(self, n: int) -> None:
         """Skip batches of the epoch: the next iteration begins after them.
 
-        They are the batches after the loader's position, which ``state_dict`` returns. After a spike of the loss, load
+        The skipped batches follow the loader's position, which ``state_dict`` returns. After a spike of the loss, load
         an older state, skip the batches that led to the spike, and continue. ``skip_batches(0)`` continues an iteration
         that the loop left early. If no more batches are left in the epoch, the next iteration serves the next epoch.
 
@@ -2645,8 +2645,8 @@ class Loader:
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch, which determines the order.
 
-        The next iteration serves this epoch. If a state of this epoch was just loaded, it begins at the state's
-        position. So a loop over epochs continues there.
+        The next iteration serves this epoch. If you have just loaded a state of this epoch, the iteration begins at the
+        state's position. So a loop that calls ``set_epoch`` for each epoch can resume in the middle of an epoch.
 
         - ``epoch``: the number of the epoch, in ``0..2**64``.
 
@@ -2666,7 +2666,8 @@ class Loader:
 
         - ``version``: int, the version of the dict and of the orders, 1.
         - ``archive``, ``archive_version``, ``query``: str, int and str: the archive's id and version, and a hash of the
-          query's text, parameters and limits; ``""`` and 0 for rows of other origin. They are not compared.
+          query's text, parameters and limits; ``""`` and 0 for rows of other origin. ``load_state_dict`` does not
+          compare these values.
         - ``rows``: str, the table's ``fingerprint``.
         - ``num_rows``, ``num_samples``: ints, the rows of the table and of an epoch.
         - ``order``: str, the rows of an epoch and their order, such as ``"shuffled"`` or ``"weighted by age"``. Equal
@@ -2685,12 +2686,13 @@ class Loader:
         """
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a position: the next iteration begins there, in the state's epoch.
+        """Let the next iteration begin at the epoch and the position of a state.
 
         Rows, order, ``num_samples``, ``seed`` and ``symmetries`` must equal those of the loader that made the state.
         The rows may come from another version of the archive, such as a compacted one, or from another archive. Batch
         size, rank, number of ranks, columns and tokens may differ. If the state is at the end of an epoch, the next
-        iteration serves the next epoch. If you then call ``set_epoch`` with the state's epoch, it has no batches.
+        iteration serves the next epoch. If you then call ``set_epoch`` with the state's epoch, that iteration has no
+        batches.
 
         - ``state``: a dict that ``state_dict`` returned.
 
@@ -2735,7 +2737,7 @@ class _Position:
 
 @final
 class BatchIterator:
-    """An iterator over the batches of one epoch, or of its rest, which ``iter(loader)`` returns.
+    """An iterator over the remaining batches of an epoch, which ``iter(loader)`` returns.
 
     >>> batches = iter(table.loader(batch_size=4096))
     >>> len(next(batches))
@@ -2843,7 +2845,7 @@ def _attach(handle: bytes) -> StepTable:
     """Return the table of a handle; unpickling calls this.
 
     Raises ``OSError`` if the file, or the process that made the handle, is gone. Raises ``DamagedError`` if a different
-    file or memory is in its place, and ``DecodeError`` for other bytes.
+    file or memory has replaced it, and ``DecodeError`` for bytes that are not a handle.
     """
 
 def _run_command(args: Sequence[_Path]) -> int:

@@ -209,8 +209,8 @@ class StepLoader(IterableDataset[Tensors]):
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch, which determines the order.
 
-        The next iteration serves this epoch. If a state of this epoch was just loaded, it begins at the state's
-        position. So a loop over epochs continues there.
+        The next iteration serves this epoch. If you have just loaded a state of this epoch, the iteration begins at the
+        state's position. So a loop that calls ``set_epoch`` for each epoch can resume in the middle of an epoch.
 
         - ``epoch``: the number of the epoch, in ``0..2**63``.
 
@@ -256,7 +256,7 @@ class StepLoader(IterableDataset[Tensors]):
         return self._loader.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a position: the next iteration begins there, in the state's epoch.
+        """Let the next iteration begin at the epoch and the position of a state.
 
         - ``state``: the dict that ``state_dict`` of this class or of ``Loader`` returned.
 

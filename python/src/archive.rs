@@ -503,7 +503,8 @@ impl PyArchive {
     /// - ``progress``: as in ``ingest``.
     ///
     /// Raises ``DecodeError`` for a folder, and ``ValueError`` or ``ColumnError`` for a table, that is damaged or
-    /// contradicts the archive. Otherwise raises as ``ingest`` does. The archive is then unchanged.
+    /// contradicts the archive. Otherwise raises as ``ingest`` does. After any error except ``UnconfirmedError``, the
+    /// archive is unchanged.
     ///
     /// >>> predictions = np.asarray(table)[[0, 1, 2]][["run_id", "step_index", "ev_legal"]]
     /// >>> columns = {"run_id": predictions["run_id"], "step_index": predictions["step_index"].astype("u4")}
@@ -576,8 +577,8 @@ impl PyArchive {
     ///   half full stay unchanged.
     /// - ``workers``, ``progress``: as in ``ingest``.
     ///
-    /// Raises ``DamagedError`` for a file that cannot be read back. Otherwise raises as ``ingest`` does. The archive is
-    /// then unchanged.
+    /// Raises ``DamagedError`` for a file that cannot be read back. Otherwise raises as ``ingest`` does. After any
+    /// error except ``UnconfirmedError``, the archive is unchanged.
     ///
     /// >>> report = a2store.simulate("more", runs=2, seed=2)
     /// >>> archive.ingest("more").accepted

@@ -13,11 +13,11 @@ use pyo3_arrow::error::PyArrowResult;
 
 /// A batch of rows as columns, in NumPy arrays that share the batch's memory.
 ///
-/// Each column is an attribute, ``batch.tokens``, and an item, ``batch["tokens"]``. So are the extra columns, but a
+/// Each column is an attribute, ``batch.tokens``, and an item, ``batch["tokens"]``. An extra column is too, but a
 /// column named like a method is only an item. A column that the loader does not serve raises ``AttributeError`` or
-/// ``KeyError``. ``len(batch)`` is the number of rows, called n below.
+/// ``KeyError``.
 ///
-/// A batch is a ``Mapping`` of names to arrays, but ``len(batch)`` is the number of rows, not of columns.
+/// A batch is a ``Mapping`` of names to arrays, but ``len(batch)`` is the number of rows, called n below.
 ///
 /// The arrays are writable. The loader does not reuse their memory while one of them exists.
 /// ``pyarrow.record_batch(batch)`` shares the memory too, except for columns of bools, which it copies.
@@ -108,7 +108,7 @@ impl PyBatch {
     /// Return a column, or the default if there is no column of this name.
     ///
     /// - ``name``: the column's name.
-    /// - ``default``: the default.
+    /// - ``default``: the value to return for a missing column.
     ///
     /// Raises as ``to_dict`` does.
     ///
@@ -129,7 +129,7 @@ impl PyBatch {
 
     /// Return all columns as PyTorch tensors by name, as ``a2store.torch`` describes them.
     ///
-    /// On the CPU they share the batch's memory, except for columns whose type PyTorch lacks.
+    /// On the CPU, the tensors share the batch's memory, except for the uint16 and uint32 columns, which are widened.
     ///
     /// - ``device``: a ``torch.device`` or its name; ``None`` = the CPU.
     ///

@@ -58,8 +58,8 @@ impl PyLoader {
 
     /// Set the epoch, which determines the order.
     ///
-    /// The next iteration serves this epoch. If a state of this epoch was just loaded, it begins at the state's
-    /// position. So a loop over epochs continues there.
+    /// The next iteration serves this epoch. If you have just loaded a state of this epoch, the iteration begins at the
+    /// state's position. So a loop that calls ``set_epoch`` for each epoch can resume in the middle of an epoch.
     ///
     /// - ``epoch``: the number of the epoch, in ``0..2**64``.
     ///
@@ -75,7 +75,7 @@ impl PyLoader {
 
     /// Skip batches of the epoch: the next iteration begins after them.
     ///
-    /// They are the batches after the loader's position, which ``state_dict`` returns. After a spike of the loss, load
+    /// The skipped batches follow the loader's position, which ``state_dict`` returns. After a spike of the loss, load
     /// an older state, skip the batches that led to the spike, and continue. ``skip_batches(0)`` continues an iteration
     /// that the loop left early. If no more batches are left in the epoch, the next iteration serves the next epoch.
     ///
@@ -98,7 +98,8 @@ impl PyLoader {
     ///
     /// - ``version``: int, the version of the dict and of the orders, 1.
     /// - ``archive``, ``archive_version``, ``query``: str, int and str: the archive's id and version, and a hash of the
-    ///   query's text, parameters and limits; ``""`` and 0 for rows of other origin. They are not compared.
+    ///   query's text, parameters and limits; ``""`` and 0 for rows of other origin. ``load_state_dict`` does not
+    ///   compare these values.
     /// - ``rows``: str, the table's ``fingerprint``.
     /// - ``num_rows``, ``num_samples``: ints, the rows of the table and of an epoch.
     /// - ``order``: str, the rows of an epoch and their order, such as ``"shuffled"`` or ``"weighted by age"``. Equal
@@ -119,12 +120,13 @@ impl PyLoader {
         py.import("json")?.call_method1("loads", (state,))
     }
 
-    /// Restore a position: the next iteration begins there, in the state's epoch.
+    /// Let the next iteration begin at the epoch and the position of a state.
     ///
     /// Rows, order, ``num_samples``, ``seed`` and ``symmetries`` must equal those of the loader that made the state.
     /// The rows may come from another version of the archive, such as a compacted one, or from another archive. Batch
     /// size, rank, number of ranks, columns and tokens may differ. If the state is at the end of an epoch, the next
-    /// iteration serves the next epoch. If you then call ``set_epoch`` with the state's epoch, it has no batches.
+    /// iteration serves the next epoch. If you then call ``set_epoch`` with the state's epoch, that iteration has no
+    /// batches.
     ///
     /// - ``state``: a dict that ``state_dict`` returned.
     ///
@@ -241,7 +243,7 @@ fn quota((stratum, share): (Bound<'_, PyAny>, Bound<'_, PyAny>)) -> PyResult<(St
     }
 }
 
-/// An iterator over the batches of one epoch, or of its rest, which ``iter(loader)`` returns.
+/// An iterator over the remaining batches of an epoch, which ``iter(loader)`` returns.
 ///
 /// >>> batches = iter(table.loader(batch_size=4096))
 /// >>> len(next(batches))

@@ -174,21 +174,21 @@ impl PyQuery {
         Ok((call.clone_ref(py), ()))
     }
 
-    /// Return this query, run by tasks on an engine.
+    /// Return this query, to be run as tasks by the workers of an executor.
     ///
-    /// The result has the same methods and the same rows. Each task reads a share of the row groups of ``steps`` and
-    /// ``annotations``, in another process or on another machine, and returns what the rest of the query needs, such
-    /// as the counts of its groups. The rest runs here. A query that reads few rows, or that cannot be divided, runs
-    /// here as a whole; ``explain`` shows the tasks, or why there are none. Workers need the same a2store, and must
-    /// be able to read the archive under the same path or URL. docs/cluster.md describes engines, costs and limits.
+    /// The returned query has the same methods and rows. Each task reads a share of the row groups of ``steps`` and
+    /// ``annotations``, in another process or on another machine, and returns what the rest of the query needs, such as
+    /// the counts of its groups. This process runs the rest. It also runs whole queries that read few rows or cannot be
+    /// divided; ``explain`` shows the tasks, or why there are none. Workers need the same a2store, and must be able to
+    /// read the archive under the same path or URL. docs/cluster.md describes engines, costs and limits.
     ///
     /// - ``executor``: a ``concurrent.futures.ProcessPoolExecutor``, the ``get_executor()`` of a Dask ``Client``, an
     ///   ``a2store.cluster.RayExecutor``, or any other executor whose workers are processes.
     /// - ``tasks``: the number of tasks, at least 1; ``None`` = up to 4 for each worker, of at least 1,048,576 rows
     ///   each.
     ///
-    /// When the query runs, raises ``ClusterError`` if the engine loses a task or a worker has another version of
-    /// a2store. An error on a worker, such as ``QueryLimitError`` or ``FileNotFoundError``, is raised as itself.
+    /// While it runs, the query raises ``ClusterError`` if the engine loses a task or a worker has another version of
+    /// a2store. It raises an error of a worker, such as ``QueryLimitError`` or ``FileNotFoundError``, unchanged.
     ///
     /// >>> from concurrent.futures import ProcessPoolExecutor
     /// >>> from multiprocessing import get_context
@@ -223,9 +223,8 @@ impl PyQuery {
 
     /// Run the query and return an iterator over its record batches, which arrive as they are computed.
     ///
-    /// ``pyarrow.record_batch(batch)``, ``polars.DataFrame(batch)`` and other consumers of the Arrow C interface read
-    /// a batch without a copy. ``for batch in query`` does the same. If the query fails, the iterator raises as
-    /// ``count`` does. A deleted iterator stops the query.
+    /// ``pyarrow.record_batch(batch)``, ``polars.DataFrame(batch)`` and other consumers of the Arrow C interface read a
+    /// batch without a copy. ``for batch in query`` does the same. Deleting the iterator stops the query.
     ///
     /// Raises as ``count`` does.
     ///
@@ -273,8 +272,8 @@ impl PyQuery {
 
     /// Return the plan as text; it shows which columns are read and where filters are applied.
     ///
-    /// The first line lists run-level filters, if there are any. They are evaluated once per run, and only pages with
-    /// steps of matching runs are read. ``predicate`` is the filter of the Parquet reader.
+    /// The first line lists run-level filters, if there are any. The query evaluates them once per run, and reads only
+    /// pages with steps of matching runs. ``predicate`` is the filter of the Parquet reader.
     ///
     /// - ``analyze``: ``True`` = run the query, discard its rows, and add what each operator did and how long it took.
     ///
@@ -292,7 +291,7 @@ impl PyQuery {
     ///
     /// - ``max_rows``: the maximum number of rows; the query stops once it has produced them.
     ///
-    /// Floats are rounded to 6 decimals, and those below 0.1 to 6 significant digits. Raises ``ValueError`` for a
+    /// Floats are rounded to 6 decimals; floats below 0.1, to 6 significant digits. Raises ``ValueError`` for a
     /// negative number. Otherwise raises as ``count`` does.
     ///
     /// >>> archive.sql("SELECT run_id, max_score FROM runs ORDER BY max_score DESC").show(max_rows=2)
@@ -355,9 +354,9 @@ impl PyQuery {
 
     /// Return a ``polars.LazyFrame`` of the result, which runs the query when polars collects the frame.
     ///
-    /// The query then reads only the columns that polars needs, and stops after ``head`` or ``limit`` of the frame. It
-    /// also evaluates filters that compare columns of integers, bools or strings with values, and ``is_in``,
-    /// ``is_null`` and ``is_between``, joined by and, or and not. Polars evaluates all other filters. A query with a
+    /// The query then reads only the columns that polars needs, and stops once ``head`` or ``limit`` of the frame has
+    /// its rows. It evaluates comparisons of integer, bool or string columns with values, ``is_in``, ``is_null``,
+    /// ``is_between``, and their combinations by and, or and not. Polars evaluates all other filters. A query with a
     /// LIMIT leaves all filters to polars.
     ///
     /// Raises ``ImportError`` if polars is not installed. If the query fails, polars
@@ -406,15 +405,15 @@ impl PyQuery {
 
     /// Run the query, write its rows to a Parquet file as they are computed, and return their number.
     ///
-    /// The complete file replaces an existing one, durably and in one step. After an exception, an existing file is
+    /// The complete file replaces an existing file atomically and durably. After an exception, the existing file is
     /// unchanged.
     ///
-    /// - ``path``: the file, which must not be in the archive. A pipe or a device is written directly. A path that
-    ///   ends in ``/`` and a URL get several files, ``part-00000.parquet`` and so on, whose rows in the order of
-    ///   the names are the result. The folder must not exist, and no object under the URL. On an executor, each
-    ///   task writes a file if rows of the result need only the row groups of one task; otherwise this process
-    ///   writes one. A folder appears when it is complete. A URL is opened with the archive's ``storage_options``,
-    ///   and its files have a random part in their names. After an exception, the files are removed.
+    /// - ``path``: the file, which must not be in the archive. Rows for a pipe or a device are written directly. For a
+    ///   path that ends in ``/`` or a URL, the call writes files ``part-00000.parquet`` and so on, which hold the rows
+    ///   in the order of their names. The folder must not exist, and no object may exist under the URL. On an executor,
+    ///   each task writes a file if each row of the result needs the row groups of only one task; otherwise this
+    ///   process writes one file. A folder appears when it is complete. A URL uses the archive's ``storage_options``,
+    ///   and the names of its files have a random part. After an exception, the call removes the files.
     ///
     /// Raises ``ValueError`` for a path in the archive, ``FileExistsError`` for a folder or URL that exists, and
     /// ``OSError`` if a file cannot be written. Otherwise raises as ``count`` does.
@@ -427,8 +426,7 @@ impl PyQuery {
 
     /// Run the query, write its rows to a CSV file as they are computed, and return their number.
     ///
-    /// The first line has the names of the columns. A null is an empty field. The file is written as by
-    /// ``write_parquet``.
+    /// The first line has the names of the columns. A null is an empty field. The guarantees of ``write_parquet`` hold.
     ///
     /// - ``path``: as in ``write_parquet``.
     ///
@@ -445,8 +443,8 @@ impl PyQuery {
 
     /// Run the query, write its rows to an Arrow IPC file as they are computed, and return their number.
     ///
-    /// ``pyarrow.feather`` and ``polars.read_ipc`` read the file, or map it into memory, as it is not compressed.
-    /// Dictionaries of strings become strings. The file is written as by ``write_parquet``.
+    /// The file is not compressed, so ``pyarrow.feather`` and ``polars.read_ipc`` can map it into memory. Dictionaries
+    /// of strings become strings. The guarantees of ``write_parquet`` hold.
     ///
     /// - ``path``: as in ``write_parquet``.
     ///
@@ -460,9 +458,9 @@ impl PyQuery {
 
     /// Run the query and store its rows in a table in memory or in a file.
     ///
-    /// A row takes 32 bytes plus the extra columns. These columns of the result are used, by name; all others are left
-    /// out. A ``UserWarning`` names those of them that the query computes or takes from your own tables. Other numeric
-    /// types are cast, and a value outside the range of the type raises:
+    /// A row takes 32 bytes plus the extra columns. The table takes the columns below from the result, by name, and
+    /// leaves out all others. A ``UserWarning`` names each left-out column that the query computes or takes from your
+    /// own tables. Other numeric types are cast, and a value outside the range of the type raises:
     ///
     /// - ``board``, uint64: required.
     /// - ``move``, uint8: 0 to 3; 255 if it is null or missing.
@@ -475,13 +473,13 @@ impl PyQuery {
     ///   in the query, these tokens are 15, with a warning if a row may have such a tile.
     ///
     /// If the query only filters and selects rows of ``steps``, the rows are in the order of ``(run_id, step_index)``.
-    /// With an ORDER BY they have its order; rows that it leaves equal come in any order. All other rows are sorted by
-    /// run, step and their bytes. So a query that determines its rows gives the same table on any number of threads.
+    /// With an ORDER BY they have its order; rows with equal keys come in any order. The rows of all other queries are
+    /// sorted by run, step and their bytes. So a deterministic query gives the same table on any number of threads.
     ///
-    /// - ``columns``: the columns of the result that a row gets, instead of all columns above and ``extra``: names,
-    ///   with ``board`` among them. ``ev_values`` stands for the four values. Other names than those above become extra
-    ///   columns. ``run_id``, ``step_index`` and ``tile_65536_mask`` are always kept. Other columns above that are not
-    ///   named are not read, and have the values of missing columns.
+    /// - ``columns``: the names of the columns that a row gets, instead of all columns above and ``extra``; ``board``
+    ///   is required. ``ev_values`` stands for the four values. Columns that are not listed above become extra columns.
+    ///   ``run_id``, ``step_index`` and ``tile_65536_mask`` are always kept. The query does not read other columns
+    ///   above without a name in ``columns``; they count as missing.
     /// - ``extra``: further columns of the result to append to each row, as a name or an iterable of names; by default
     ///   none. A column has bools, integers, floats, strings, or fixed-size lists of bools or numbers. Numbers keep
     ///   their type; a null becomes NaN in floats and raises in other types. A null list counts as a list of nulls.
@@ -491,20 +489,20 @@ impl PyQuery {
     ///   ``"one"`` = exactly 1.0.
     /// - ``memory_limit``: the maximum number of bytes of rows in memory; ``None`` = the memory that the system has
     ///   available. It does not apply to rows in a file.
-    /// - ``path``: a file for the rows, which is then mapped; it may be larger than memory. ``StepTable.load`` can read
-    ///   it. It is written atomically, is durable, and replaces an existing file.
+    /// - ``path``: a file for the rows, which the table maps, so it may be larger than memory. ``StepTable.load`` can
+    ///   read it. The complete file replaces an existing file atomically and durably.
     /// - ``shard``: the share of one of several processes, as a rank and a world size; ``None`` = all rows. The shares
-    ///   of a round are disjoint and complete, and their sizes differ by at most one row. Another round has other
-    ///   shares. The query may only filter and select rows of ``steps``. A rank reads the row groups of its share, and
-    ///   columns of strings in ``extra`` whole. The rows are in the order of ``steps``. If the number of rows is not
-    ///   known in advance, each rank first reads the columns of the conditions to count them. All ranks must read the
-    ///   same version of the archive. Codes of strings are the same on all ranks and in all rounds. For any other
-    ///   query, materialize the query once, save the table, load the file with ``mmap=True`` on each rank, and pass
-    ///   ``rank`` and ``world_size`` to its loader.
+    ///   of a round are disjoint and complete, and their sizes differ by at most one row. Each round has other shares.
+    ///   The query may only filter and select rows of ``steps``. A rank reads the row groups of its share, but columns
+    ///   of strings in ``extra`` as a whole. The rows are in the order of ``steps``. If the number of rows is not known
+    ///   in advance, each rank first reads the columns of the conditions to count the rows. All ranks must read the
+    ///   same version of the archive. Codes of strings are the same on all ranks and in all rounds. Materialize any
+    ///   other query once, save the table, load the file with ``mmap=True`` on each rank, and pass ``rank`` and
+    ///   ``world_size`` to its loader.
     /// - ``seed``, ``round``: determine the shares of a round; in ``0..2**64``.
     /// - ``progress``: how to show the progress, as ``a2store`` describes.
     ///
-    /// Raises ``ColumnError``, with the row, for a column that is missing, of another type, or has a value that does
+    /// Raises ``ColumnError``, with the row, for a column that is missing, has another type, or has a value that does
     /// not fit. Raises ``ValueError`` for an option out of range, for ``columns`` without ``board`` or beside
     /// ``extra``, for a column that is named twice or is already part of a row, and for a share of a query that does
     /// more than filter and select rows, or uses random numbers or the time. Raises ``MemoryLimitError``,

@@ -29,14 +29,14 @@ use std::ffi::CString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A table of fixed-size rows, in one read-only mapping of memory or of a file; or a view of some of its rows.
+/// A table of fixed-size rows in one read-only mapping of memory or of a file; or a view of some rows of a table.
 ///
 /// A row has these fields, then the extra columns, widest first, and padding to a multiple of 8 bytes:
 ///
 /// - ``board``: uint64, at byte 0.
 /// - ``ev_values``: four float32 in the order UDLR, at byte 8; 0.0 where illegal, four NaNs for a step without values.
 /// - ``run_id``: uint32, at byte 24.
-/// - ``step_index``: uint16, at byte 28. If an index exceeds 65,535, it is uint32 and follows with the extra columns.
+/// - ``step_index``: uint16, at byte 28. If an index exceeds 65,535, the field is uint32 and one of the extra columns.
 /// - ``move``: uint8, 0 to 3 in the order UDLR, 255 = none, at byte 30.
 /// - ``ev_legal``: uint8, a legality mask, at byte 31.
 ///
@@ -54,7 +54,7 @@ use std::sync::Arc;
 ///
 /// A handle is valid while the process that pickled it keeps the table, or while the table's file is unchanged. Later,
 /// unpickling raises ``OSError`` or ``DamagedError``. A process that has unpickled the table keeps it, even after other
-/// processes end. The memory is freed when the last of them ends.
+/// processes end. The memory is freed when the last such process ends.
 ///
 /// >>> table = archive.sql("SELECT * FROM steps").materialize()
 /// >>> table
@@ -127,7 +127,7 @@ impl PyStepTable {
         builtins.call_method1("map", (slf.getattr("__getitem__")?, rows))
     }
 
-    /// The number of rows and of ``columns``.
+    /// The number of rows, and the number of ``columns``.
     ///
     /// >>> table.shape
     /// (29320, 6)
@@ -160,17 +160,17 @@ impl PyStepTable {
         self.table.num_bytes()
     }
 
-    /// The size of a row in bytes: 32 without extra columns, else the next multiple of 8 that holds them.
+    /// The size of a row in bytes: 32 without extra columns, otherwise rounded up to a multiple of 8.
     #[getter]
     fn stride(&self) -> usize {
         self.table.layout().stride()
     }
 
-    /// A hash of the rows and their order, as 32 hexadecimal digits.
+    /// A hash of the rows, their order and their layout, as 32 hexadecimal digits.
     ///
-    /// Tables with the same fingerprint have the same rows in the same order. It is a hash of the rows and their
-    /// layout. The fingerprint of a view is a hash of the table's fingerprint and of the places of the rows that the
-    /// view shows. A saved table or view keeps its fingerprint when it is loaded.
+    /// Tables with the same fingerprint have the same rows in the same order. A view's fingerprint is a hash of the
+    /// table's fingerprint and of the indices of the view's rows. A saved table or view keeps its fingerprint when it
+    /// is loaded.
     #[getter]
     fn fingerprint(&self) -> String {
         self.table.fingerprint().to_string()
@@ -201,7 +201,7 @@ impl PyStepTable {
     /// Return the rows as a structured array: shape (rows,), of type ``table.dtype``.
     ///
     /// The array shares the table's memory and is read-only, unless ``copy`` or another dtype requires a copy. For a
-    /// view it is a copy.
+    /// view, the array is a copy.
     ///
     /// Raises ``ValueError`` if a copy is required and ``copy`` is ``False``.
     #[pyo3(signature = (dtype=None, *, copy=None))]
@@ -253,7 +253,7 @@ impl PyStepTable {
 
     /// Return the rows as an Arrow array of ``FixedSizeBinary(stride)``.
     ///
-    /// The array shares the table's memory. For a view it is a copy.
+    /// The array shares the table's memory; for a view, it is a copy.
     ///
     /// Raises ``MemoryError`` if a copy does not fit in memory.
     ///
@@ -353,7 +353,7 @@ impl PyStepTable {
         Ok(format!("{html}<br>\n<small>{about}</small>"))
     }
 
-    /// Return the rows at ``indices`` as columns, in that order, with repetitions.
+    /// Return a batch of the rows at ``indices``, in the order of ``indices``, which may repeat.
     ///
     /// - ``indices``: a one-dimensional sequence or array of integers in ``-len(table)..len(table)``. Negative indices
     ///   count from the end.
@@ -377,7 +377,7 @@ impl PyStepTable {
     /// reads them from the archive, at the table's version. A file that ``save`` wrote contains them.
     ///
     /// - ``min_score``, ``max_score``: bounds of the score of the run, both inclusive. The score is ``runs.max_score``.
-    /// - ``engine``: the run's engine, a str, or several allowed ones. Runs without an engine never match.
+    /// - ``engine``: the run's engine, or several allowed engines. Runs without an engine never match.
     /// - ``phase``: the phase of the game, ``"early"``, ``"mid"`` or ``"late"``, or several. It depends on the largest
     ///   tile on the board and the archive's ``phases``.
     /// - ``run_ids``: the ids of the runs, in any order, in ``0..2**32``.
@@ -418,14 +418,14 @@ impl PyStepTable {
 
     /// Split the rows by run into two disjoint views, ``(train, val)``, and return them.
     ///
-    /// The run's game and the seed alone determine whether the run is held out. So a run keeps its side when the
-    /// archive grows, a run in ``val`` stays there when ``val`` grows, and runs of one game are on one side. Use
-    /// another seed to split a view again.
+    /// Only the run's game, ``val`` and ``seed`` determine whether the run is held out. So a run keeps its side when
+    /// the archive grows, a held-out run stays held out when ``val`` increases, and runs of one game are on the same
+    /// side. To split a view again, use another seed.
     ///
     /// - ``val``: the approximate share of held-out runs, in ``0..=1``.
     /// - ``seed``: the seed of the split, in ``0..2**64``.
     ///
-    /// With few runs, one view may be empty, although ``val`` is neither 0 nor 1. Then a ``UserWarning`` is issued.
+    /// Issues a ``UserWarning`` if a view is empty although ``val`` is neither 0 nor 1, as can happen with few runs.
     /// Raises ``ValueError`` for a share out of range, ``MemoryError``, and the errors of reading the archive's runs.
     ///
     /// >>> train, val = table.split(0.2)
@@ -466,9 +466,8 @@ impl PyStepTable {
     /// Write the rows to a ``.npy`` file, which ``numpy.load`` opens as a structured array.
     ///
     /// The metadata for ``load`` follows the rows, where NumPy ignores it: the fingerprint, the categories, checksums,
-    /// and the score, game and engine of each run. For a view, only its rows are written. The file is written
-    /// atomically, is durable, and replaces an existing file. A process that has mapped the old file keeps the old
-    /// content.
+    /// and the score, game and engine of each run. ``save`` of a view writes only its rows. The complete file replaces
+    /// an existing file atomically and durably. A process that has mapped the old file keeps the old content.
     ///
     /// - ``path``: the file.
     /// - ``progress``: how to show the progress, as ``a2store`` describes.
@@ -484,7 +483,7 @@ impl PyStepTable {
         interruptible(py, progress, |progress, cancel| self.table.save(&path, progress, cancel))
     }
 
-    /// Return the table of a ``.npy`` file, written by ``save`` or by another program.
+    /// Return the table in a ``.npy`` file that ``save`` or another program wrote.
     ///
     /// A saved table keeps its fingerprint, so the saved state of a loader still fits it. NumPy's header formats 1.0,
     /// 2.0 and 3.0 are supported.
@@ -492,7 +491,8 @@ impl PyStepTable {
     /// Any other one-dimensional structured array works if it has a field ``board``. It may have the other fields of a
     /// row, with the same names and types, in any order: ``move``, ``ev_legal``, ``ev_values``, ``run_id`` and
     /// ``step_index``. Missing fields have the values that ``Query.materialize`` gives to missing columns. Further
-    /// fields of numbers or bools, one or several per row, become extra columns. The phases begin at 1024 and 4096.
+    /// fields of numbers or bools, one or several per row, become extra columns. The phases ``"mid"`` and ``"late"``
+    /// begin at the tiles 1024 and 4096.
     ///
     /// - ``path``: the file.
     /// - ``mmap``: ``True`` = map the file, so that processes share its pages and it may be larger than memory. It must
@@ -503,7 +503,7 @@ impl PyStepTable {
     /// - ``progress``: how to show the progress, as ``a2store`` describes.
     ///
     /// Raises ``DecodeError`` or ``DamagedError`` for a file that is invalid, truncated or changed. Raises
-    /// ``ColumnError`` for a field that is missing, of another type, or has a value that does not fit. Raises
+    /// ``ColumnError`` for a field that is missing, has another type, or has a value that does not fit. Raises
     /// ``ValueError`` for a file that cannot be mapped. Raises ``MemoryLimitError``, ``OSError``, and
     /// ``KeyboardInterrupt`` on Ctrl-C.
     ///
@@ -530,8 +530,9 @@ impl PyStepTable {
 
     /// Read runs of any format into a table, without an archive.
     ///
-    /// A row's ``run_id`` is the index of the run among all runs, from 0. Runs that cannot be read count too, so for a
-    /// single pack it is the index in the pack. The phases begin at 1024 and 4096.
+    /// A row's ``run_id`` is the index of the run among all runs, from 0. Runs that cannot be read count too, so
+    /// ``run_id`` of a single pack is the index in the pack. The phases ``"mid"`` and ``"late"`` begin at the tiles
+    /// 1024 and 4096.
     ///
     /// - ``paths``: files and folders, as for ``Archive.ingest``, in the same order.
     /// - ``chosen_ev``: the value of the chosen move, as in ``Query.materialize``.
@@ -539,7 +540,7 @@ impl PyStepTable {
     /// - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
     /// - ``progress``: how to show the progress, as ``a2store`` describes.
     /// - ``on_error``: the effect of a run or file that cannot be read. ``"raise"`` raises its error. ``"skip"`` reads
-    ///   the others and adds the error to ``errors`` of the table. A skipped file counts as one run.
+    ///   the other runs and adds the error to ``errors`` of the table. A skipped file counts as one run.
     ///
     /// Raises ``DecodeError`` or ``OSError`` for the first run that cannot be read, unless skipped. Raises
     /// ``ValueError`` for a run of more than 65,536 steps, ``MemoryLimitError``, and ``KeyboardInterrupt`` on Ctrl-C.
@@ -572,10 +573,11 @@ impl PyStepTable {
 
     /// Read a self-play session into a table that keeps the session's run ids.
     ///
-    /// The session's rows may be in any order; the table has them in the order of ``run_id`` and ``step_index``. Their
-    /// values are NaN. If the session does not store a move, a2store derives it from the boards. The move is 255 if the
-    /// rules allow several moves, and in the last row of a run. ``filter`` supports scores and engines. A run's engine
-    /// is the ``tag`` of the session's ``model``. The phases begin at 1024 and 4096.
+    /// The session's rows may be in any order; the table has them in the order of ``run_id`` and ``step_index``. The
+    /// values of moves are NaN. If the session does not store a move, a2store derives it from the boards. The move is
+    /// 255 if the rules allow several moves, and in the last row of a run. ``filter`` supports scores and engines. A
+    /// run's engine is the ``tag`` of the session's ``model``. The phases ``"mid"`` and ``"late"`` begin at the tiles
+    /// 1024 and 4096.
     ///
     /// - ``path``: the session's folder, or a file in it.
     /// - ``memory_limit``: the maximum number of bytes of rows; ``None`` = the memory that the system has available.
@@ -602,19 +604,18 @@ impl PyStepTable {
 
     /// Return this table with an attached column: values of a ``.npy`` array of shape (rows, D).
     ///
-    /// Batches, ``take`` and Arrow data of the returned table have the column ``name`` of shape (n, D). So do its
+    /// Batches, ``take`` and Arrow data of the returned table have the column ``name``, of shape (n, D). So do its
     /// views, its loaders, and its copies in other processes. The rows themselves do not change: ``numpy.asarray``,
-    /// ``dtype``, ``fingerprint``, the states of loaders and ``save`` omit the column. Attach it again
-    /// after ``load``.
+    /// ``dtype``, ``fingerprint``, the states of loaders and ``save`` omit the column. Attach it again after ``load``.
     ///
     /// A structured array of the same length holds the keys: the integers ``run_id`` and ``step_idx`` or
     /// ``step_index``. The array may have more steps than the table, in any order, and fewer than 2**32 - 1 steps. If
-    /// the orders are equal, the mapping takes no memory; otherwise it takes 4 bytes per row of the table. If the keys
-    /// include boards, as ``board`` or ``exps``, these must equal the table's boards.
+    /// array and table have the same order, the mapping takes no memory; otherwise it takes 4 bytes per row of the
+    /// table. If the keys include boards, as ``board`` or ``exps``, these must equal the table's boards.
     ///
     /// The type is a little-endian float or integer, or bfloat16. An array is bfloat16 if it is ``<u2`` and the JSON
-    /// object beside it has ``bf16`` as ``dtype_bits`` or ``dtype``. For ``embeddings.bf16.npy`` that file is
-    /// ``embeddings.json``. Its ``D`` and type must match the array. NumPy and Arrow get the bits of bfloat16 as
+    /// file beside it has ``bf16`` as ``dtype_bits`` or ``dtype``. The JSON file of ``embeddings.bf16.npy`` is
+    /// ``embeddings.json``; its ``D`` and type must match the array. NumPy and Arrow get the bits of bfloat16 as
     /// uint16; in Arrow, the field's metadata has ``a2store.dtype``. ``a2store.torch`` converts them to
     /// ``torch.bfloat16``.
     ///
@@ -629,8 +630,8 @@ impl PyStepTable {
     /// to leave them out.
     ///
     /// Raises ``ColumnError``, with the row, if a row's step is not in the array, and if the keys have a step twice.
-    /// Raises ``DecodeError`` for files of another kind, with different numbers of rows, or that contradict the JSON.
-    /// Raises ``ValueError`` if the name is taken. Raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C.
+    /// Raises ``DecodeError`` for files of another kind, for different numbers of rows, and for files that contradict
+    /// the JSON. Raises ``ValueError`` if the name is taken. Raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C.
     ///
     /// >>> steps = np.zeros(len(table), [("run_id", "<u4"), ("step_index", "<u4")])
     /// >>> steps["run_id"], steps["step_index"] = np.asarray(table)["run_id"], np.asarray(table)["step_index"]
@@ -666,7 +667,7 @@ impl PyStepTable {
         instances(py, self.table.errors())
     }
 
-    /// The share that the rows are; ``None`` for other tables, for views, and for tables from files.
+    /// The share of a query that the table holds; ``None`` for other tables, for views, and for tables from files.
     ///
     /// >>> query.materialize(shard=(0, 4), round=2).shard.round
     /// 2
@@ -675,13 +676,13 @@ impl PyStepTable {
         self.table.shard().map(|shard| shard.into_instance(py)).transpose()
     }
 
-    /// Whether this is a view, such as ``filter`` and ``split`` return.
+    /// Whether this table is a view, such as ``filter`` and ``split`` return.
     #[getter]
     fn is_view(&self) -> bool {
         self.table.is_view()
     }
 
-    /// The strings of the codes in extra columns, by column, in ascending order of their UTF-8 bytes.
+    /// The strings of each extra column of strings, in ascending order of their UTF-8 bytes.
     ///
     /// The code of ``categories[name][k]`` is ``k``. Columns of numbers are not included.
     ///
@@ -701,7 +702,7 @@ impl PyStepTable {
 
     /// Return a handle for ``pickle``; for a whole table in memory it is smaller than 1 KiB.
     ///
-    /// Raises ``OSError`` if the system has no suitable shared memory. Only Linux has it.
+    /// Raises ``OSError`` if the system lacks suitable shared memory, which only Linux has.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
         let handle = py.detach(|| self.table.handle()).or_raise()?;
         let attach = py.import("a2store._a2store")?.getattr("_attach")?;
@@ -726,25 +727,25 @@ impl PyStepTable {
     /// - ``tokens``: the type of ``Batch.tokens``: ``"uint8"``, ``"int32"`` or ``"int64"``.
     /// - ``symmetries``: ``True`` = transform each row by one of the board's eight symmetries: board, tokens, move,
     ///   values and mask, but not the extra columns. The seed, the epoch and the row's index determine the symmetry. It
-    ///   cannot be combined with attached columns and with extra columns of several values per row.
+    ///   cannot be combined with attached columns, or with extra columns of several values per row.
     /// - ``columns``: the names of the columns in a batch, in order; ``None`` = all, including extra and attached ones.
     /// - ``prefetch``: the number of batches that a background thread prepares ahead, at most 4,096; 0 = each batch is
     ///   prepared on demand.
     /// - ``replacement``: ``True`` = draw rows uniformly with replacement.
     /// - ``weights``: an extra column of finite weights of at least 0; rows are drawn with replacement, in proportion
-    ///   to them. The loader takes 8 bytes per row, and up to three passes over the table when it is created.
+    ///   to the weights. The loader takes 8 bytes per row, and up to three passes over the table when it is created.
     /// - ``strata``: an extra column whose values are the strata, at most 4,096 different ones. In any prefix of an
     ///   epoch each stratum has its quota, to within one row. Within a stratum the order is shuffled, and no row
     ///   repeats before all others have occurred. The loader takes 4 bytes per row (up to 8 in strata of fewer than
     ///   65,536 rows), and one pass over the table when it is created.
     /// - ``quotas``: the relative shares of the strata to serve, by value: a string of ``categories``, a number, a
     ///   bool, or ``None`` for null. Shares are at least 0 and have a finite sum; fractional shares are rounded to
-    ///   1/65,536 of it. ``None`` = equal shares.
-    /// - ``num_samples``: the rows of an epoch over all ranks, in ``0..=2**62``, with ``replacement``, ``weights`` or
-    ///   ``strata``; ``None`` = the number of rows in the table.
+    ///   1/65,536 of the sum. ``None`` = equal shares.
+    /// - ``num_samples``: the number of rows per epoch over all ranks, in ``0..=2**62``, with ``replacement``,
+    ///   ``weights`` or ``strata``; ``None`` = the number of rows in the table.
     /// - ``window``: the approximate number of rows to shuffle at a time, at least 1, for mapped tables larger than
     ///   memory. A window is 256 blocks of ``2**k`` rows from random places, with the largest ``k`` that fits. Each
-    ///   block is read once per epoch, in one piece. Two windows of rows should fit in memory.
+    ///   block is read once per epoch, in one piece. The memory should hold two windows of rows.
     ///
     /// Raises ``ValueError`` for an option out of range, and for options that exclude each other. Raises
     /// ``ColumnError`` for an invalid weight, with the row, and for too many strata. Raises ``TypeError`` for a quota
@@ -849,7 +850,7 @@ impl PyStepTable {
 /// Return the table of a handle; unpickling calls this.
 ///
 /// Raises ``OSError`` if the file, or the process that made the handle, is gone. Raises ``DamagedError`` if a different
-/// file or memory is in its place, and ``DecodeError`` for other bytes.
+/// file or memory has replaced it, and ``DecodeError`` for bytes that are not a handle.
 #[pyfunction]
 #[pyo3(name = "_attach")]
 pub(crate) fn attach(py: Python<'_>, handle: &Bound<'_, PyBytes>) -> PyResult<PyStepTable> {
