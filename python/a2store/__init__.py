@@ -10,21 +10,21 @@ Conventions:
 - Bits 0 to 3 of a legality mask are up, down, left and right.
 - Ranges are half-open: ``0..n`` excludes ``n``. Ranges written ``0..=n`` include ``n``.
 - A file or a folder is a ``pathlib.Path``, also as the ``path`` of an error. A URL is a str, because a ``Path`` would
-  merge its slashes. So are ``Archive.files``, which other tools read, and the names of files in an archive, such as
-  ``Problem.path``.
+  merge its slashes. The paths of ``Archive.files``, which other tools read, and the names of files in an archive, such
+  as ``Problem.path``, are also strs.
 - A time is a ``datetime.datetime`` in UTC.
 
 An integer that is out of range raises ``ValueError``, and anything that is not an integer, even a bool, raises
-``TypeError``. Both name the argument. NumPy integers are accepted. An index out of range raises ``IndexError``. A
-failed operation on a file or folder raises ``OSError`` or a subclass, such as ``FileNotFoundError``, with ``filename``
-set. A failed allocation for batches, tables, orders or weights raises ``MemoryError``.
+``TypeError``. Both messages name the argument. NumPy integers are accepted. An index out of range raises
+``IndexError``. A failed operation on a file or folder raises ``OSError`` or a subclass, such as ``FileNotFoundError``,
+with ``filename`` set. A failed allocation for batches, tables, orders or weights raises ``MemoryError``.
 
 Long work shows its progress: a bar in a terminal or notebook, else a line on standard error every 5 seconds.
-``progress=False`` shows nothing. A function as ``progress`` is called with a dict a few times a second, and once at
-the end. The dict has ``what``, the work; ``unit``, such as ``"runs"``, ``"rows"`` or ``"bytes"``; ``done`` and
-``total``, numbers of units; and ``seconds`` since the beginning. While files are still being counted, ``total`` is too
-small. The thread that waits for the work calls the function. If it raises, the work is cancelled as by Ctrl-C, unless
-it is complete, and the exception is raised.
+``progress=False`` shows nothing. A function as ``progress`` is called with a dict a few times a second, and once at the
+end. The dict has ``what``, the work; ``unit``, such as ``"runs"``, ``"rows"`` or ``"bytes"``; ``done`` and ``total``,
+numbers of units; and ``seconds`` since the beginning. While files are still being counted, ``total`` is too small. The
+thread that waits for the work calls the function. If the function raises, a2store cancels the work as on Ctrl-C, unless
+the work is complete, and raises the exception.
 
 Events, such as commits, rejected files and repeated requests, go to the loggers ``a2store.commit``, ``a2store.ingest``
 and others of ``logging``; docs/logging.md lists them.
@@ -192,7 +192,7 @@ __all__ = [
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        """Import a class of reports, boards, pages or packs. An eager import takes as long as all others."""
+        """Import a class of reports, boards, pages or packs. Eager imports would double the import time."""
         if name in __all__:
             for module in ("_results", "_boards", "_pages", "_packs"):
                 if found := getattr(_import_module(f"a2store.{module}"), name, None):

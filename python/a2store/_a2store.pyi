@@ -1,4 +1,4 @@
-"""The extension module of ``a2store``, which re-exports all public names. ``a2store`` states the conventions."""
+"""The extension module. ``a2store`` re-exports its public names and states the conventions."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
@@ -263,9 +263,9 @@ class Run:
         >>> run.replay(100).save("replay.html")
         """
     def to_gif(self, path: _Path, steps: Iterable[int] | None = None, *, seconds: float = 0.2) -> None:
-        """Write the run as an animated GIF. Needs ``pillow``.
+        """Write the run as an animated GIF; replace an existing file. Needs ``pillow``.
 
-        - ``path``: the file. An existing file is replaced.
+        - ``path``: the file.
         - ``steps``: the indices of the positions, as in ``position``, such as ``range(0, 100)``; at most
           1,000; ``None`` = all.
         - ``seconds``: the duration of each frame, 0.02 to 655. Browsers slow down shorter frames.
@@ -2596,8 +2596,9 @@ class Loader:
     time. ``len(loader)`` is the number of batches in a whole epoch. To get a loader, call ``StepTable.loader`` or
     ``a2store.mix``.
 
-    Each iteration serves the next epoch, in another order: the first one serves the option ``epoch``. An iteration
-    counts once it has returned a batch, even if the loop is left early. ``set_epoch`` chooses an epoch.
+    The first iteration serves the epoch of the option ``epoch``, and each further iteration serves the next epoch, in
+    another order. An iteration counts once it has returned a batch, even if the loop ends early. ``set_epoch`` chooses
+    an epoch.
 
     Ctrl-C can interrupt a batch, and a failed allocation raises ``MemoryError``. In both cases the next call returns
     the same batch, and the loader's position does not change.

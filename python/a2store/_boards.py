@@ -61,7 +61,7 @@ class Board:
         return _board_svg(self.board, self.tile_65536_mask, size, colors)
 
     def save(self, path: PathLike[str] | str) -> None:
-        """Write the board to an SVG file. An existing file is replaced.
+        """Write the board to an SVG file; replace an existing file.
 
         - ``path``: the file.
 
@@ -94,9 +94,9 @@ class Position:
 
     - ``step``: the index of the step in its game; ``None`` for the final board.
     - ``board``: the board.
-    - ``score``: the score before the move: the sum of the tiles that merges have made. ``None`` = unknown: an earlier
-      step or move is missing, or the game does not begin with one or two tiles of 2 or 4. The score that the engine
-      states, ``run.meta.max_score``, may differ, because engines count differently.
+    - ``score``: the score before the move: the sum of the tiles that merges have made. ``None`` = unknown, because an
+      earlier step or move is missing, or the game does not begin with one or two tiles of 2 or 4. The score that the
+      engine states, ``run.meta.max_score``, may differ, because engines count differently.
     - ``played``: the played move, 0 to 3 in the order UDLR; ``None`` if it is unknown, and for the final board.
     - ``best``: the move with the largest value, 0 to 3; ``None`` without values.
     - ``values``: the engine's values of up, down, left and right; ``None`` for an illegal move or an unknown value.

@@ -29,9 +29,9 @@ class Error(Exception):
     """The base class of a2store's own exceptions.
 
     The message is one line: the file, the place in it, what was expected and what was found. Some failures raise
-    Python's own exceptions, which lack the attributes below. These are ``ValueError`` or ``TypeError`` for wrong
-    arguments, ``IndexError`` for a missing row, and ``OSError`` for a failed system call. A failed allocation raises
-    ``MemoryError``, and Ctrl-C raises ``KeyboardInterrupt``.
+    Python's own exceptions, which lack the attributes below: ``ValueError`` or ``TypeError`` for wrong arguments,
+    ``IndexError`` for a missing row, ``OSError`` for a failed system call, ``MemoryError`` for a failed allocation, and
+    ``KeyboardInterrupt`` for Ctrl-C.
 
     - ``kind``: a short name of the failure. It is sometimes more specific than the class.
     - ``path``: the file or folder with the failure, if there is one: a ``pathlib.Path``, or a str for a URL.
@@ -80,7 +80,7 @@ class Error(Exception):
 
 
 class ArchiveError(Error):
-    """The folder cannot be used as an archive: it holds none, or a newer a2store wrote it.
+    """The folder is not a usable archive: it holds no archive, or a newer a2store wrote it.
 
     ``kind`` is ``"not_an_archive"`` or ``"schema_version"``, or the kind of a subclass.
 
@@ -130,7 +130,7 @@ class DamagedError(ArchiveError):
 
 
 class VersionNotFoundError(ArchiveError):
-    """The archive does not have the requested version, or it has expired.
+    """The requested version does not exist, or has expired.
 
     >>> a2store.Archive.open("games.a2", version=9)
     Traceback (most recent call last):
@@ -158,7 +158,7 @@ class DecodeError(Error):
     """Bytes are not a valid run, file of runs, or table.
 
     ``kind`` is ``"checksum"`` if only the checksum is wrong, ``"header"`` for the header of a pack, else ``"decode"``.
-    ``offset``, ``run`` and ``step`` are the place, if known.
+    ``offset``, ``run`` and ``step`` are the place of the failure, if known.
 
     >>> a2store.read_run(b"A2T1")
     Traceback (most recent call last):

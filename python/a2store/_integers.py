@@ -9,7 +9,7 @@ from typing import Any
 def any_integer(name: str, value: Any) -> int:
     """Return an integer argument of any size as an ``int``.
 
-    Raises ``TypeError``, which names the argument, unless it is an integer of Python or NumPy, but no bool.
+    Raises ``TypeError``, which names the argument, unless it is an integer of Python or NumPy other than a bool.
     """
     try:
         if isinstance(value, bool):

@@ -30,8 +30,8 @@ class PackReader:
     """A reader of the run files in an ``.a2pack``, which it maps into memory.
 
     Access to any run takes constant time. ``len(pack)`` is the number of runs, and ``pack[i]`` is ``pack.decode(i)``.
-    ``for run in pack`` returns all runs in order and decodes several at a time in parallel. A reader may be shared
-    between threads, survives ``fork``, and pickles as its path. The file must not change while it is open.
+    ``for run in pack`` returns all runs in order and decodes several at a time in parallel. Threads may share a reader.
+    It survives ``fork``, and its pickle holds only the path and the option. The file must not change while it is open.
 
     >>> pack = a2store.PackReader.open("games.a2pack")
     >>> len(pack), pack[0].meta.max_score
@@ -69,8 +69,8 @@ class PackReader:
     def close(self) -> None:
         """Close the pack. Every later operation on this object raises ``ValueError``.
 
-        Iterators and runs of the pack stay valid. The file is unmapped when the last of them is gone. A second call has
-        no effect. ``with`` calls it at the end.
+        Iterators and runs of the pack stay valid. The file is unmapped when the last of these objects is gone. A second
+        call has no effect. A ``with`` block calls ``close`` at its end.
 
         >>> with a2store.PackReader.open("games.a2pack") as pack:
         ...     len(pack)
@@ -233,7 +233,7 @@ class PackReader:
         indices: _Indices | None = None,
         on_error: Literal["raise", "skip"] = "raise",
     ) -> PackStepIterator:
-        """Return an iterator over batches of steps; first it reads all steps into memory, 32 bytes each.
+        """Read all steps into memory, 32 bytes each, and return an iterator over batches of them.
 
         A row's ``run_id`` is the index of the run in the pack. For training, ``to_table().loader(…)`` offers more.
 
@@ -274,8 +274,8 @@ class PackReader:
     ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
         """Split the runs, and return the ascending indices of the two parts, ``(train, test)``.
 
-        The same runs are in ``test`` as in ``to_table().train_test_split(…)``. They stay there when runs are appended
-        to the pack. Runs of one game are on one side.
+        ``test`` has the same runs as in ``to_table().train_test_split(…)``, and keeps them when the pack grows. Runs of
+        one game are on the same side.
 
         - ``test_size``: the approximate share of runs in ``test``, in ``0..=1``.
         - ``seed``: the seed of the split, in ``0..2**64``.
@@ -343,16 +343,16 @@ class PackReader:
     ) -> JsonlReport:
         """Write the runs in order as JSON Lines, with one line per run or per step, in bounded memory.
 
-        docs/formats.md lists the keys. A damaged run is skipped and reported. The file is written atomically and
-        replaces an existing one.
+        docs/formats.md lists the keys. The call skips and reports damaged runs. The complete file replaces an existing
+        file atomically.
 
         - ``path``: the file.
         - ``parallel``: ``False`` = use one thread.
         - ``by_step``: ``True`` = one line per step.
         - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
         - ``progress``: how to show the progress, as ``a2store`` describes.
-        - ``compact``: ``True`` = boards are uint64 and values are four numbers or nulls. ``False`` = both are lists, of
-          cells and of objects.
+        - ``compact``: ``True`` = boards are uint64 and values are four numbers or nulls. ``False`` = boards are lists
+          of cells, and values are lists of objects.
 
         Raises ``OSError`` if the file cannot be written, ``ValueError`` for an option out of range, and
         ``KeyboardInterrupt`` on Ctrl-C.
@@ -365,7 +365,7 @@ class PackReader:
 
     @property
     def stats(self) -> PackStats:
-        """The statistics. They are read from the pack if it has them, and otherwise computed once, in parallel.
+        """The statistics that the pack stores; without stored ones, the reader computes them once, in parallel.
 
         Raises ``KeyboardInterrupt`` on Ctrl-C.
 

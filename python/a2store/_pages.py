@@ -40,7 +40,7 @@ class Replay:
         return self.page
 
     def save(self, path: PathLike[str] | str) -> None:
-        """Write the page to a file. An existing file is replaced.
+        """Write the page to a file; replace an existing file.
 
         - ``path``: the file.
 
@@ -88,9 +88,9 @@ class Report:
     page: str
 
     def save(self, path: PathLike[str] | str) -> None:
-        """Write the page to a file.
+        """Write the page to a file; replace an existing file.
 
-        - ``path``: the file. An existing file is replaced.
+        - ``path``: the file.
 
         Raises ``OSError`` if the file cannot be written.
 

@@ -96,7 +96,7 @@ def flat(tree: Any, *ops: str) -> list[Any]:
 def exact(tree: Any, schema: pl.Schema, depth: int = 0) -> str | None:
     """Return a condition with the truth value of the expression in each row; ``None`` if a query cannot have it.
 
-    Polars orders floats in another way than SQL, and categories may have an order of their own.
+    Polars orders floats differently from SQL, and categories may have their own order.
     """
     if depth > MAX_DEPTH:
         return None

@@ -139,9 +139,9 @@ class QueryLoader:
         return serve()
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch, whose number is that of the round.
+        """Set the epoch, which has the same number as the round.
 
-        If a state of this epoch was just loaded, the next iteration begins at its position.
+        If a state of this epoch was just loaded, the next iteration begins at the state's position.
         """
         self._position.set_epoch(integer("epoch", epoch, 0, 2**63 - 1))
 
@@ -249,7 +249,7 @@ class QueryLoader:
             yield batch if device is None else {name: tensor.to(device) for name, tensor in batch.items()}
 
     def _share_of(self, epoch: int) -> StepTable:
-        """Return the share of a round: the present one, the one that was made ahead, or a new one."""
+        """Return the share of a round: the current share, the prefetched share, or a new share."""
         if self._share is None or _round(self._share) != epoch:
             # Both shares need not be in memory longer than necessary.
             self._share = None
@@ -303,7 +303,7 @@ class _Prefetched:
 
     @property
     def is_here(self) -> bool:
-        """Whether the thread is one of this process: a forked child does not have it."""
+        """Whether the thread runs in this process; a forked child lacks it."""
         return self._process == os.getpid()
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""What calls of the library return: reports, and descriptions of commits, queries and functions."""
+"""Results of calls: reports, and descriptions of commits, queries and functions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ class CommitInfo:
     - ``time``: the time of the commit: a ``datetime.datetime`` in UTC, in milliseconds.
     - ``operation``: the operation that made the commit.
     - ``txn``: the unique id of the commit: 32 hexadecimal digits.
-    - ``added_runs``: the number of added runs. In a folder, their ids are ``next_run_id - added_runs .. next_run_id``.
+    - ``added_runs``: the number of added runs. If the archive is in a folder, their ids are ``next_run_id - added_runs
+      .. next_run_id``.
     - ``added_steps``: the number of added steps.
     - ``next_run_id``: the first run id that was unused after the commit.
     - ``added_files``: the number of added data files.
@@ -134,7 +135,7 @@ class AnnotateReport:
     - ``model``: the model.
     - ``num_runs``: the number of annotated runs.
     - ``num_rows``: the number of annotated steps.
-    - ``missing_steps``: the number of steps of these runs without annotations.
+    - ``missing_steps``: the number of steps without annotations in the annotated runs.
     - ``replaced_rows``: the number of rows that were replaced.
 
     >>> predictions = np.asarray(table)[[0, 1, 2]][["run_id", "step_index"]]
@@ -256,7 +257,7 @@ class VerifyReport:
     - ``num_runs``: the number of runs at the newest version.
     - ``num_steps``: the number of steps at the newest version.
     - ``unnamed_files``: the number of data files that no kept version references. They are harmless. ``expire`` removes
-      them, except the one with the highest run ids.
+      them, except the file with the highest run ids.
 
     >>> report = archive.verify()
     >>> report.problems, report.num_versions, report.num_runs
@@ -309,9 +310,9 @@ class RestoreReport:
     - ``new_version``: the new version; ``None`` if the newest version has these files already.
     - ``adopted_runs``: the number of runs in data files that no manifest listed.
     - ``adopted``: the data files that no manifest listed, relative to the archive.
-    - ``lost``: the files of annotations that the version lists and that are gone, relative to the archive: they expired
-      after a later version, whose manifest is damaged, and the new version does not have them.
-    - ``damaged``: the damaged manifests, relative to the archive. They are removed.
+    - ``lost``: the annotation files that the version lists but that no longer exist, relative to the archive. They
+      expired after a later version whose manifest is damaged, and the new version lacks them.
+    - ``damaged``: the damaged manifests, which ``restore`` removes, relative to the archive.
     - ``done``: whether the archive was changed.
 
     >>> from pathlib import Path
@@ -398,7 +399,7 @@ class PackStats:
 
 @dataclass(frozen=True)
 class RunMeta:
-    """The metadata of a run file, as the engine wrote it. It is not checked against the steps.
+    """The metadata of a run file, as the engine wrote it. a2store does not check it against the steps.
 
     - ``num_steps``: the number of steps.
     - ``start_unix_s``: the time at which the game began, in seconds since 1970 UTC; 0 = unknown.
@@ -406,9 +407,9 @@ class RunMeta:
     - ``max_score``: the final score as the engine counts it.
     - ``highest_tile``: the largest tile reached, such as 2048.
     - ``engine``: the engine's name; ``None`` = the file has none. In a2run2, ``None`` differs from an empty name.
-    - ``seed``: the seed of the game. Run files do not store one.
+    - ``seed``: the seed of the game, which run files do not store.
     - ``raw_evs``: whether the values are the engine's raw numbers, not normalised to [0, 1). Run files do not store
-      this.
+      this flag.
     - ``format``: the format from which the run was read.
 
     >>> meta = a2store.read_run("runs/run-00000.a2run2").meta
@@ -429,7 +430,7 @@ class RunMeta:
 
 @dataclass(frozen=True)
 class Shard:
-    """The share of a query's rows that a table is, from ``Query.materialize``.
+    """The share of a query's rows that a table holds, from ``Query.materialize``.
 
     - ``rank``: the rank of the share, from 0.
     - ``world_size``: the number of ranks.

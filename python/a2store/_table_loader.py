@@ -180,7 +180,7 @@ class TableLoader:
         return serve()
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch. A state of this epoch that was just loaded gives the position where it begins."""
+        """Set the epoch. If a state of this epoch was just loaded, the epoch begins at the state's position."""
         self._position.set_epoch(integer("epoch", epoch, 0, 2**63 - 1))
         self._announce()
 
@@ -279,7 +279,7 @@ class TableLoader:
         self._note = [epoch, heard, count * 2**31 + name]
 
     def _note_in_worker(self) -> None:
-        """Note that the iteration has returned a batch, unless a newer one has."""
+        """Note that the iteration has returned a batch, unless a newer iteration has."""
         if self._note is not None and self._announced[1:3].tolist() <= self._note[1:]:
             self._announced[:3] = torch.tensor(self._note)
         self._note = None

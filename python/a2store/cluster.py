@@ -1,8 +1,8 @@
 """Engines that run queries and ingests in many processes or on many machines.
 
 ``Query.on`` and ``ingest`` take any executor with ``submit``, as in ``concurrent.futures``, whose workers are
-processes: a ``ProcessPoolExecutor``, the ``get_executor()`` of a ``dask.distributed.Client``, or a ``RayExecutor``.
-Scheduling, retries and transport are the engine's. Each worker needs the same version of a2store, must be able to read
+processes: a ``ProcessPoolExecutor``, the ``get_executor()`` of a ``dask.distributed.Client``, or a ``RayExecutor``. The
+engine schedules, retries and transports the tasks. Each worker needs the same version of a2store, must be able to read
 the archive under the same path or URL, and uses its own credentials. ``storage_options`` of an archive travel with the
 tasks.
 
@@ -52,7 +52,7 @@ class RayExecutor(Executor):
     def submit(self, fn: Callable[..., _Result], /, *args: Any, **kwargs: Any) -> Future[_Result]:
         """Start a call on the cluster, and return its future, whose ``cancel`` stops the task.
 
-        - ``fn``, ``args``, ``kwargs``: the function, which the workers can import, and its arguments.
+        - ``fn``, ``args``, ``kwargs``: the function, which the workers must be able to import, and its arguments.
         """
         if fn not in self._remote:
             self._remote[fn] = self._ray.remote(**self._options)(fn)
@@ -159,10 +159,10 @@ def ingest(
     tasks: int | None = None,
     **options: Any,
 ) -> list[IngestReport]:
-    """Ingest paths by many tasks, and return the report of each.
+    """Ingest paths in several tasks, and return a report per task.
 
-    The paths are divided among the tasks. Each task commits its part as a version of its own, in any order; the
-    archive orders them. A repeated call skips the runs that are there.
+    The paths are divided among the tasks. Each task commits its paths as a separate version, in any order. A repeated
+    call skips the runs that are already in the archive.
 
     - ``archive``: the archive, or its path or URL. The workers must be able to write it under the same path or URL. An
       ``Archive`` moves to the newest version.
@@ -172,9 +172,9 @@ def ingest(
     - ``options``: more arguments of ``Archive.ingest``.
 
     Raises the first exception of ``Archive.ingest`` on a worker, and ``ClusterError`` if the engine loses a task or
-    cannot start it, after all tasks have ended. The parts of the other tasks are in the archive. Raises
-    ``KeyboardInterrupt`` on Ctrl-C, and cancels the tasks that have not begun; ``RayExecutor`` also ends running ones,
-    which add a whole part or nothing.
+    cannot start it, after all tasks have ended. The runs of the other tasks are in the archive. Raises
+    ``KeyboardInterrupt`` on Ctrl-C, and cancels the tasks that have not begun. ``RayExecutor`` also ends running tasks,
+    which then add all their runs or none.
 
     >>> from concurrent.futures import ProcessPoolExecutor
     >>> from multiprocessing import get_context

@@ -33,25 +33,24 @@ __all__ = ["StepLoader"]
 class StepLoader(IterableDataset[Tensors]):
     """A loader that serves a table's rows in batches, as dicts of tensors, one epoch per iteration.
 
-    Used directly it is fastest: a thread prepares the batches ahead, and the tensors share their memory.
+    The loader is fastest without a ``DataLoader``: a thread prepares the batches ahead, and the tensors share their memory.
     ``len(loader)`` is the number of batches of an epoch on this rank.
 
     A ``DataLoader`` can use it as a dataset of whole batches: ``DataLoader(loader, batch_size=None)``. Each of n
     workers makes every n-th batch, so the ``DataLoader`` serves the same batches in the same order as without workers.
-    Epochs advance and ``set_epoch`` works there too, even with persistent workers. Other workers recognize an iteration
-    by PyTorch's seed, so call ``set_epoch`` in each epoch if you reset that seed. Workers share the table's memory, but
-    each batch is copied between processes.
+    Epochs advance and ``set_epoch`` works with workers too, even persistent ones. Workers that are not persistent
+    recognize an iteration by PyTorch's seed, so call ``set_epoch`` in each epoch if you reset this seed. Workers share
+    the table's memory, but each batch is copied between processes.
 
     Distributed training needs no sampler: all ranks get the same number of batches, and each row goes to one rank. If
     ``torch.distributed`` is initialised when the loader is created, it provides the rank and the world size. The last
     batch of an epoch may be shorter. It is empty on some ranks if fewer rows than ranks are left. To weight all rows
     equally, divide the sum of the losses by ``batch_size`` instead of taking the mean.
 
-    Each iteration serves the next epoch, in another order: the first one serves the option ``epoch``. An iteration
-    counts once it has returned a batch, even if the loop is left early. ``set_epoch`` chooses an epoch.
+    Epochs advance as in ``a2store.Loader``.
 
-    Loaders can be pickled, with the table's handle, the options and the position. The next iteration of a copy is the
-    loader's next iteration.
+    A pickled loader holds the table's handle, the options and the position. So a copy begins with the loader's next
+    iteration.
 
     For more rows than one machine holds, give a query. Each epoch is then a round: every rank materializes another
     share of the query's rows, as ``Query.materialize`` does with ``shard``, and serves it in random order. Meanwhile a
@@ -69,7 +68,7 @@ class StepLoader(IterableDataset[Tensors]):
     - ``pin_memory``: ``True`` = copy each batch into page-locked memory, if CUDA is available.
     - ``device``: the device of the tensors; ``None`` = the CPU. Batches for a CUDA device are copied by way of
       page-locked memory, on a separate stream and one batch ahead. So the copy of a batch overlaps with the use of the
-      previous one.
+      previous batch.
     - ``transform``: a function of a batch, a dict of tensors on the CPU, that returns the dict to use instead. It is
       called in the loop's thread or in the worker, before tensors are copied to a device.
     - ``shard``: for a query: the rank and the world size; ``None`` = those of ``torch.distributed``, as above.
@@ -207,10 +206,7 @@ class StepLoader(IterableDataset[Tensors]):
         return iter(self._loader)
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch, which determines the order.
-
-        The next iteration serves this epoch. If you have just loaded a state of this epoch, the iteration begins at the
-        state's position. So a loop that calls ``set_epoch`` for each epoch can resume in the middle of an epoch.
+        """Set the epoch, which determines the order, as ``Loader.set_epoch`` does.
 
         - ``epoch``: the number of the epoch, in ``0..2**63``.
 
@@ -262,8 +258,8 @@ class StepLoader(IterableDataset[Tensors]):
 
         Batch size, rank, world size, tokens, columns, device and workers may differ from those of the loader that made
         the state. The state of a ``StatefulDataLoader`` requires the same batch size, world size and number of workers.
-        With a ``StatefulDataLoader``, call ``set_epoch`` before each epoch. Without workers, it loads this state only
-        when its next iteration begins, after ``set_epoch``.
+        With a ``StatefulDataLoader``, call ``set_epoch`` before each epoch. Without workers, the ``StatefulDataLoader``
+        loads this state only when its next iteration begins, after ``set_epoch``.
 
         Raises ``StateMismatchError`` and ``ValueError`` as ``Loader.load_state_dict`` does.
 

@@ -20,8 +20,9 @@ use std::sync::Mutex;
 /// time. ``len(loader)`` is the number of batches in a whole epoch. To get a loader, call ``StepTable.loader`` or
 /// ``a2store.mix``.
 ///
-/// Each iteration serves the next epoch, in another order: the first one serves the option ``epoch``. An iteration
-/// counts once it has returned a batch, even if the loop is left early. ``set_epoch`` chooses an epoch.
+/// The first iteration serves the epoch of the option ``epoch``, and each further iteration serves the next epoch, in
+/// another order. An iteration counts once it has returned a batch, even if the loop ends early. ``set_epoch`` chooses
+/// an epoch.
 ///
 /// Ctrl-C can interrupt a batch, and a failed allocation raises ``MemoryError``. In both cases the next call returns
 /// the same batch, and the loader's position does not change.

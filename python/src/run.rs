@@ -265,9 +265,9 @@ impl PyRun {
         py.import("a2store._pages")?.call_method1("Replay", (page, game.positions.len()))
     }
 
-    /// Write the run as an animated GIF. Needs ``pillow``.
+    /// Write the run as an animated GIF; replace an existing file. Needs ``pillow``.
     ///
-    /// - ``path``: the file. An existing file is replaced.
+    /// - ``path``: the file.
     /// - ``steps``: the indices of the positions, as in ``position``, such as ``range(0, 100)``; at most
     ///   1,000; ``None`` = all.
     /// - ``seconds``: the duration of each frame, 0.02 to 655. Browsers slow down shorter frames.

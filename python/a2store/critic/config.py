@@ -170,7 +170,7 @@ class Run:
     - ``device``: the device, such as ``"cpu"``; ``"auto"`` = CUDA if it is available. Default: ``"auto"``.
     - ``threads``: the number of PyTorch's CPU threads, 1 or more; ``None`` = PyTorch's default.
     - ``eval_steps``: the number of steps between validations, 1 or more; ``None`` = only at the end of each epoch,
-      where one always runs.
+      where a validation always runs.
     - ``checkpoint_steps``: the number of steps between checkpoints, 1 or more; each validation also writes one.
       Default: 500.
     - ``patience``: the number of validations without a better Brier score after which training stops, 1 or more;

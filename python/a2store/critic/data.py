@@ -182,7 +182,7 @@ class CriticData:
 
     @property
     def num_positive_runs(self) -> npt.NDArray[np.int64]:
-        """The number of these runs that reach each threshold: (T,) int64."""
+        """The number of runs that reach each threshold: (T,) int64."""
         positive: npt.NDArray[np.int64] = self._runs.reached[self._steps_by_run > 0].sum(0, dtype=np.int64)
         return positive
 

@@ -7,8 +7,9 @@ Embeddings of a session are written to its folder, those of a table to any folde
 - ``embeddings.steps.npy`` (N,), only for a table: the step of each row.
 
 Rows are appended to ``.embeddings.part``. ``.embeddings.state`` stores the number of valid rows, the encoder and the
-steps. An interrupted run continues there if all of that is unchanged. Finished files are synced and renamed.
-``embeddings.json`` is removed before the files that it describes change, and written last. So it always matches them.
+steps. An interrupted run continues after the valid rows if encoder and steps are unchanged. Finished files are synced
+and renamed. ``embeddings.json`` is removed before the files that it describes change, and written last. So it always
+matches them.
 """
 
 from __future__ import annotations
@@ -84,8 +85,8 @@ def embed(
 
     The steps of a session are mapped, never read as a whole. A query is materialized. For a table or a query, it also
     writes ``embeddings.steps.npy``, a structured array (N,) of ``run_id``, uint32, ``step_index``, uint16 or uint32 as
-    in the table, and ``board``, uint64. ``StepTable.attach`` uses it to find the rows for any table of the same games;
-    it rejects a table of other games.
+    in the table, and ``board``, uint64. ``StepTable.attach`` uses it to find the rows for any table of the same games,
+    and rejects a table of other games.
 
     - ``source``: the session's folder, the table, or the query.
     - ``encoder``: a torch module, or a function of NumPy arrays; ``a2store.critic.encoder`` describes its input and

@@ -1,7 +1,7 @@
 """Encoders, which turn the tokens of boards into vectors. They are found by the name ``module:name``.
 
-``module:name`` is always the encoder itself, ready to be called, not a class or a function that makes one. Modules are
-found as ``import`` finds them; ``python -m`` also searches the working folder.
+``module:name`` is always the encoder itself, ready to be called, not a class or a function that makes an encoder.
+Modules are found as ``import`` finds them; ``python -m`` also searches the working folder.
 
 The input and output of an encoder, for B boards:
 

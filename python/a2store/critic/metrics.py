@@ -97,8 +97,8 @@ def log_loss(probabilities: npt.ArrayLike, labels: npt.ArrayLike) -> float | Non
 def calibration(probabilities: npt.ArrayLike, labels: npt.ArrayLike, bins: int = 10) -> list[Bin]:
     """Return the mean probability and the rate of positive rows in bins of equal width, in ascending order.
 
-    A bin is a dict: ``low`` and ``high``, the range of the bin, of which only the last includes its end; ``count``, the
-    number of rows; ``mean_probability`` and ``positive_rate``, floats, ``None`` without rows.
+    A bin is a dict: ``low`` and ``high``, the range of the bin, which excludes ``high`` except in the last bin;
+    ``count``, the number of rows; ``mean_probability`` and ``positive_rate``, floats, ``None`` without rows.
 
     - ``probabilities``: the probability that each row is positive: (N,), in [0, 1].
     - ``labels``: whether each row is positive: (N,), bool or 0 and 1.

@@ -88,7 +88,7 @@ def fit(config: Config, *, resume: bool = False, stop_after: int | None = None, 
     """Train a critic as a configuration specifies.
 
     In the main thread, the first SIGINT or SIGTERM ends training after the current step, with a checkpoint. A second
-    one ends it at once.
+    signal ends training at once.
 
     - ``config``: the configuration, such as ``load_config`` returns.
     - ``resume``: ``True`` = continue from the checkpoint in ``run.out`` if it exists, else begin.

@@ -1,4 +1,4 @@
-"""Self-play: games with a policy, recorded. The games are stepped in Rust, and Python chooses the moves.
+"""Self-play: games that a policy plays and a recorder stores. Rust steps the games, and Python chooses the moves.
 
 ``play`` plays whole games and records them. ``VectorEnv`` steps games in which the caller chooses the moves.
 ``a2store.selfplay.gym`` wraps it as a Gymnasium environment.
@@ -65,12 +65,13 @@ def play(
     - ``policy``: one of
 
       - a callable that takes ``tokens``, (B, 16) exponents row by row, and ``legal``, (B, 4) bool in the order UDLR. It
-        returns either moves, (B,) integers, all legal, or logits, (B, 4) floats. Then the legal move with the greatest
-        logit is made, the first one in a tie. It may return NumPy arrays, or PyTorch tensors on any device. It may keep
-        or modify its arguments. A policy that does not need ``legal`` still gets it.
+        returns either moves, (B,) integers, all legal, or logits, (B, 4) floats. For logits, ``play`` makes the legal
+        move with the greatest logit; in a tie, the first such move. It may return NumPy arrays, or PyTorch tensors on
+        any device. It may keep or modify its arguments. A policy that does not need ``legal`` still gets it.
       - a ``torch.nn.Module`` that returns logits (B, 4) for tokens (B, 16) int64 alone. It is called in eval mode under
         ``torch.inference_mode``, on the device of its parameters. Afterwards its previous mode is restored.
-      - a ``Player``, which chooses moves in Rust on several threads. ``simulate`` writes its values of the moves too.
+      - a ``Player``, which chooses moves in Rust on several threads. ``simulate`` also writes the player's values of
+        the moves.
 
     - ``num_games``: the number of games, in ``0..2**64``.
     - ``batch_size``: the maximum number of boards in one call of the policy, in ``1..=2**24``.

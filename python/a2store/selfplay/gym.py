@@ -46,8 +46,8 @@ class GymVectorEnv(gymnasium.vector.VectorEnv[Observations, npt.NDArray[Any], np
     ``num_envs``, if the games begin in the same order. ``reset()`` continues with the next games.
 
     - ``num_envs``: the number of games, in ``1..=2**24``.
-    - ``autoreset_mode``: when the game after a finished one begins. ``"NextStep"``: in the next step, which ignores the
-      action for that game. ``"SameStep"``: in the same step.
+    - ``autoreset_mode``: when the next game begins after a finished game. ``"NextStep"``: in the next step, which
+      ignores the action for that game. ``"SameStep"``: in the same step.
     - ``illegal``: the effect of an illegal action: ``"ignore"`` it, ``"truncate"`` its game, or ``"raise"``
       ``ValueError``.
     - ``max_episode_steps``: truncates games after this many steps, at least 1; ``None`` = no limit. Illegal actions do
@@ -101,7 +101,7 @@ class GymVectorEnv(gymnasium.vector.VectorEnv[Observations, npt.NDArray[Any], np
 
         - ``seed``: begins the first games of this seed, in ``0..2**64``; ``None`` = the next games. The first call
           without a seed draws one.
-        - ``options``: no meaning here.
+        - ``options``: ignored.
 
         Raises ``ValueError`` for a seed out of range.
 
