@@ -33,8 +33,8 @@ __all__ = ["StepLoader"]
 class StepLoader(IterableDataset[Tensors]):
     """A loader that serves a table's rows in batches, as dicts of tensors, one epoch per iteration.
 
-    The loader is fastest without a ``DataLoader``: a thread prepares the batches ahead, and the tensors share their memory.
-    ``len(loader)`` is the number of batches of an epoch on this rank.
+    The loader is fastest without a ``DataLoader``: a thread prepares the batches ahead, and the tensors share their
+    memory. ``len(loader)`` is the number of batches of an epoch on this rank.
 
     A ``DataLoader`` can use it as a dataset of whole batches: ``DataLoader(loader, batch_size=None)``. Each of n
     workers makes every n-th batch, so the ``DataLoader`` serves the same batches in the same order as without workers.
