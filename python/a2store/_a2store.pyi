@@ -113,7 +113,7 @@ def mix(
 
     - ``tables``: pairs of a table and its share, or a dict from tables to shares. Shares are relative numbers of at
       least 0: 7 and 3 are the same as 0.7 and 0.3. Shares are rounded to 1/65,536 of their sum, unless whole numbers
-      with a sum of at most 65,536 have the same ratios. All tables must have the columns of the first one, with the
+      with a sum of at most 65,536 have the same ratios. All tables must have the columns of the first table, with the
       same types and categories. To serve only common columns, name them in ``columns``.
     - ``num_samples``: the number of rows per epoch over all ranks, in ``0..=2**62``; ``None`` = the rows of all tables.
     - ``batch_size``, ``seed``, ``epoch``, ``drop_last``, ``rank``, ``world_size``, ``tokens``, ``symmetries``,
@@ -256,8 +256,8 @@ class Run:
 
         For a run from ``Archive.run``, the page also shows the annotations of models.
 
-        Raises ``IndexError`` if the run has no such position, and ``ValueError`` unless ``min_loss`` is above 0. Raises
-        what ``policy`` raises.
+        Raises ``IndexError`` if the run has no such position, and ``ValueError`` unless ``min_loss`` is above 0.
+        Exceptions of ``policy`` are raised unchanged.
 
         >>> run = a2store.read_run("runs/run-00000.a2run2")
         >>> run.replay(100).save("replay.html")
@@ -307,7 +307,7 @@ def convert(
     """Read runs of any format and write them in another format, in the same order, without an archive.
 
     - ``paths``: run files, packs, pack.dat files, datasets, sessions, logs, or folders of them. The content determines
-      the format. Several paths are merged.
+      the format. The output merges all paths.
     - ``out``: a folder for run files, ``"npy"``, ``"session"`` and ``"macroxue"``. For other formats, the file, or a
       folder for a file with the default name, such as ``runs.a2pack``.
     - ``on_error``: the effect of a run that cannot be read, or that the format cannot hold. ``"raise"`` raises its
@@ -318,8 +318,8 @@ def convert(
       ``Archive.export_runs``.
 
     Raises ``DecodeError`` or ``OSError`` for the first run that cannot be read, ``ValueError`` for a run that the
-    format cannot hold, ``FileExistsError`` for a file that already exists, and ``KeyboardInterrupt`` on Ctrl-C. Files
-    of several runs are written atomically. Issues warnings as ``Archive.ingest`` and ``Archive.export_runs`` do.
+    format cannot hold, ``FileExistsError`` for a file that already exists, and ``KeyboardInterrupt`` on Ctrl-C. The
+    call writes files of several runs atomically. Issues warnings as ``Archive.ingest`` and ``Archive.export_runs`` do.
 
     >>> a2store.convert(["runs"], "all.dat", format="packdat")
     ExportReport(path=PosixPath('all.dat'), runs=20, num_steps=29320)
@@ -386,7 +386,7 @@ def simulate(
     - ``runs``: the number of games, in ``0..2**32``.
     - ``seed``: the seed of all games, in ``0..2**64``.
     - ``format``: the format of the files, ``"a2t1"`` or ``"a2run2"``. ``"a2t1"`` omits the player's values of moves.
-    - ``depth``: the search depth of the player in spawns, 0 to 3. Each level takes about fifty times longer.
+    - ``depth``: the search depth of the player in spawns, 0 to 3. Each level multiplies the time by about fifty.
     - ``engine``: the engine's name in the files, at most 65,535 bytes; ``None`` = a name that includes the depth.
     - ``workers``: threads to play with, 1 to 1,024; ``None`` = one per core.
     - ``progress``: how to show the progress, as ``a2store`` describes.
@@ -419,8 +419,8 @@ class Recorder:
     - ``max_games``, ``max_steps``, ``max_wall_ms``: limits on the number of games, on the kept steps of ended games,
       and on the milliseconds since the start; ``None`` = no limit. Once a limit is reached, no game can begin. Running
       games continue, so a session holds only whole games.
-    - ``max_ram_mb``: memory for unwritten steps in millions of bytes, at least 16. Pushes wait if it is used up.
-      ``None`` = half of the available memory.
+    - ``max_ram_mb``: memory for unwritten steps in millions of bytes, at least 16. Pushes wait if the memory is used
+      up. ``None`` = half of the available memory.
     - ``max_disk_mb``: disk space in millions of bytes, at least 1; ``None`` = no limit. The recorder rejects a game at
       its end if it would exceed the limit.
     - ``sample_rate``: keep one of every ``sample_rate`` steps, starting with the first; at least 1.
@@ -558,8 +558,8 @@ class Game:
 
         - ``board``: the board before the move: a packed board, an int in ``0..2**64``, or its sixteen exponents.
         - ``move``: 0 to 3 in the order UDLR; ``None`` = unknown.
-        - ``ev_values``: the values of the four moves in the order UDLR; ``None`` or four NaNs = no values. Values of
-          illegal moves are ignored. An archive keeps the values; a session does not.
+        - ``ev_values``: the values of the four moves in the order UDLR; ``None`` or four NaNs = no values. The recorder
+          ignores values of illegal moves. An archive keeps the values; a session does not.
 
         Raises ``ValueError`` for an invalid board or move, and for a missing move if the recorder keeps moves. Raises
         ``RecorderLimitError`` if running games alone use all memory.
@@ -634,7 +634,7 @@ class Player:
     A call takes tokens, integers of shape (B, 16), and returns moves of shape (B,), uint8. A move is 0 if no move is
     legal. The call ignores the second argument of policies, ``legal``.
 
-    - ``depth``: the search depth in spawns, 0 to 3. Each level takes about fifty times longer.
+    - ``depth``: the search depth in spawns, 0 to 3. Each level multiplies the time by about fifty.
     - ``workers``: threads to play with, 1 to 1,024; ``None`` = one per core.
 
     Raises ``ValueError`` for a depth out of range. A call raises ``TypeError`` for tokens of another type or shape, and
@@ -846,7 +846,7 @@ class Archive:
           1024, "late": 4096}``. The phases of an archive never change.
         - ``storage_options``: as in ``a2store.open``.
 
-        Raises ``ArchiveExistsError`` if there already is an archive; ``a2store.open(path, create=True)`` opens it
+        Raises ``ArchiveExistsError`` if the archive already exists; ``a2store.open(path, create=True)`` opens it
         instead. Raises ``ValueError`` unless both phases are tiles (2, 4, ..., 32768) and mid is below late, for a
         folder with other files, and for an unknown name in ``storage_options``. Also raises ``OSError``, and
         ``KeyboardInterrupt`` on Ctrl-C.
@@ -886,10 +886,10 @@ class Archive:
         """
 
     def refresh(self) -> None:
-        """Move to the newest version, even from an older version that was opened on purpose.
+        """Move to the newest version, even if the archive was opened at an older version.
 
-        If another thread moves to a later version at the same time, that version stays. Raises as ``open`` does; the
-        version then does not change.
+        If another thread moves to a later version at the same time, the archive stays at the later version. Raises as
+        ``open`` does; the version then does not change.
 
         >>> report = a2store.simulate("more", runs=1, seed=2)
         >>> a2store.Archive.open("games.a2").ingest("more").accepted
@@ -1041,14 +1041,14 @@ class Archive:
     ) -> ExpireReport:
         """Expire versions that were replaced long ago, and remove the data files that no kept version references.
 
-        The newest version and tagged versions are always kept. A reader that still uses an expired version will find
-        its files missing.
+        ``expire`` always keeps the newest version and tagged versions. A reader that still uses an expired version will
+        find its files missing.
 
         - ``older_than``: expire versions that were replaced longer ago than this, in seconds or as a ``timedelta``;
           ``None`` = 30 days.
-        - ``grace``: how long an unreferenced file is kept after its last change; ``None`` = one day. Such a file may be
+        - ``grace``: how long to keep an unreferenced file after its last change; ``None`` = one day. Such a file may be
           the leftover of an interrupted writer, or belong to another machine that has not committed yet. While a
-          manifest is damaged, unreferenced files are always kept.
+          manifest is damaged, ``expire`` keeps all unreferenced files.
         - ``dry_run``: ``True`` = only report what would be removed.
 
         Raises ``ValueError`` for a negative duration. Otherwise raises as ``ingest`` does.
@@ -1194,8 +1194,8 @@ class Archive:
 
         The dialect is DataFusion's, with additional functions over boards (see ``a2store.functions()``). One SELECT,
         WITH or VALUES statement is allowed, and it can read only these tables and those in ``tables``. docs/sql.md
-        lists what else is rejected. This call plans the query, so it raises for mistakes at once. The query runs when
-        its result is read.
+        lists what else is rejected. This call plans the query, so a mistake raises at once. The query runs when its
+        result is read.
 
         - ``query``: the SQL text, with parameters as ``$name``, or as ``$1``, ``$2``, ....
         - ``params``: the values of all parameters: a dict for names, else a sequence. Values are bound, never
@@ -1290,7 +1290,7 @@ class Archive:
         - ``where``: an SQL condition on the columns of ``runs``, such as ``"max_score >= 20000"``; ``None`` = all runs.
         - ``by``: the groups that the report compares: ``"engine"``, ``"ingest"`` (the ingest that added the run, named
           by its time), ``"format"`` or ``"session"``. For recordings and sessions, the engine is the model's tag.
-        - ``compare``: two groups; runs of other groups are left out.
+        - ``compare``: two groups; the report leaves out the runs of other groups.
         - ``progress``: how to show the progress, as ``a2store`` describes.
 
         The call runs about 25 queries, and most of them read all steps.
@@ -1508,7 +1508,7 @@ def restore(
     - ``dry_run``: ``True`` = only report the changes.
     - ``storage_options``: as in ``a2store.open``.
 
-    Raises ``DamagedError`` if this version cannot be read. Raises ``ArchiveError`` if there is no archive or no such
+    Raises ``DamagedError`` if the version cannot be read. Raises ``ArchiveError`` if there is no archive or no such
     version, or if a newer a2store wrote the archive. Also raises ``ConflictError``, ``OSError``, and
     ``KeyboardInterrupt`` on Ctrl-C.
 
@@ -1826,13 +1826,13 @@ class Query:
           in the query, these tokens are 15, with a warning if a row may have such a tile.
 
         If the query only filters and selects rows of ``steps``, the rows are in the order of ``(run_id, step_index)``.
-        With an ORDER BY they have its order; rows with equal keys come in any order. The rows of all other queries are
-        sorted by run, step and their bytes. So a deterministic query gives the same table on any number of threads.
+        With an ORDER BY, the rows have its order; rows with equal keys come in any order. The rows of all other queries
+        are sorted by run, step and their bytes. So a deterministic query gives the same table on any number of threads.
 
         - ``columns``: the names of the columns that a row gets, instead of all columns above and ``extra``; ``board``
           is required. ``ev_values`` stands for the four values. Columns that are not listed above become extra columns.
-          ``run_id``, ``step_index`` and ``tile_65536_mask`` are always kept. The query does not read other columns
-          above without a name in ``columns``; they count as missing.
+          ``run_id``, ``step_index`` and ``tile_65536_mask`` are always kept. The query does not read the columns above
+          that ``columns`` omits; they count as missing.
         - ``extra``: further columns of the result to append to each row, as a name or an iterable of names; by default
           none. A column has bools, integers, floats, strings, or fixed-size lists of bools or numbers. Numbers keep
           their type; a null becomes NaN in floats and raises in other types. A null list counts as a list of nulls.
@@ -1845,18 +1845,18 @@ class Query:
         - ``path``: a file for the rows, which the table maps, so it may be larger than memory. ``StepTable.load`` can
           read it. The complete file replaces an existing file atomically and durably.
         - ``shard``: the share of one of several processes, as a rank and a world size; ``None`` = all rows. The shares
-          of a round are disjoint and complete, and their sizes differ by at most one row. Each round has other shares.
-          The query may only filter and select rows of ``steps``. A rank reads the row groups of its share, but columns
-          of strings in ``extra`` as a whole. The rows are in the order of ``steps``. If the number of rows is not known
-          in advance, each rank first reads the columns of the conditions to count the rows. All ranks must read the
-          same version of the archive. Codes of strings are the same on all ranks and in all rounds. Materialize any
-          other query once, save the table, load the file with ``mmap=True`` on each rank, and pass ``rank`` and
-          ``world_size`` to its loader.
+          of a round are disjoint and complete, and their sizes differ by at most one row. Each round has different
+          shares. The query may only filter and select rows of ``steps``. A rank reads the row groups of its share, but
+          columns of strings in ``extra`` as a whole. The rows are in the order of ``steps``. If the number of rows is
+          not known in advance, each rank first reads the columns of the conditions to count the rows. All ranks must
+          read the same version of the archive. Codes of strings are the same on all ranks and in all rounds.
+          Materialize any other query once, save the table, load the file with ``mmap=True`` on each rank, and pass
+          ``rank`` and ``world_size`` to its loader.
         - ``seed``, ``round``: determine the shares of a round; in ``0..2**64``.
         - ``progress``: how to show the progress, as ``a2store`` describes.
 
         Raises ``ColumnError``, with the row, for a column that is missing, has another type, or has a value that does
-        not fit. Raises ``ValueError`` for an option out of range, for ``columns`` without ``board`` or beside
+        not fit. Raises ``ValueError`` for an option out of range, for ``columns`` without ``board`` or together with
         ``extra``, for a column that is named twice or is already part of a row, and for a share of a query that does
         more than filter and select rows, or uses random numbers or the time. Raises ``MemoryLimitError``,
         ``QueryError``, ``OSError`` if the file cannot be written, and ``KeyboardInterrupt`` on Ctrl-C. After an
@@ -1987,7 +1987,7 @@ class StepTable:
 
     @property
     def stride(self) -> int:
-        """The size of a row in bytes: 32 without extra columns, otherwise rounded up to a multiple of 8."""
+        """The size of a row in bytes: 32, plus any extra columns, rounded up to a multiple of 8."""
 
     @property
     def dtype(self) -> np.dtype[np.void]:
@@ -2072,7 +2072,7 @@ class StepTable:
         array([0, 1, 2], dtype=uint16)
         """
     def sample(self, n: int, *, seed: int = 0) -> Batch:
-        """Return different random rows, in random order.
+        """Return random rows without repetition, in random order.
 
         - ``n``: the number of rows, in ``0..=len(table)``.
         - ``seed``: in ``0..2**64``; equal seeds give equal rows on every machine.
@@ -2089,7 +2089,7 @@ class StepTable:
         True
         """
     def take(self, indices: _Indices) -> Batch:
-        """Return a batch of the rows at ``indices``, in the order of ``indices``, which may repeat.
+        """Return the rows at ``indices`` as a batch, in this order; indices may repeat.
 
         - ``indices``: a one-dimensional sequence or array of integers in ``-len(table)..len(table)``. Negative indices
           count from the end.
@@ -2127,8 +2127,8 @@ class StepTable:
     ) -> StepTable:
         """Return a view of the rows that meet all given conditions, in the same order.
 
-        This costs one pass over the table and about 20 bytes per range of rows. The first use of scores or engines
-        reads them from the archive, at the table's version. A file that ``save`` wrote contains them.
+        The call costs one pass over the table and about 20 bytes per range of rows. The first use of scores or engines
+        reads them from the archive, at the table's version. A file that ``save`` wrote contains the scores and engines.
 
         - ``min_score``, ``max_score``: bounds of the score of the run, both inclusive. The score is ``runs.max_score``.
         - ``engine``: the run's engine, or several allowed engines. Runs without an engine never match.
@@ -2212,9 +2212,9 @@ class StepTable:
         begin at the tiles 1024 and 4096.
 
         - ``path``: the file.
-        - ``mmap``: ``True`` = map the file, so that processes share its pages and it may be larger than memory. It must
-          have the layout that ``save`` writes, and must not change while it is mapped. The checksum of the rows is not
-          checked. ``False`` = read the file.
+        - ``mmap``: ``True`` = map the file, so that processes share its pages and it may be larger than memory. The
+          file must have the layout that ``save`` writes, and must not change while it is mapped. ``load`` then does not
+          check the checksum of the rows. ``False`` = read the file.
         - ``memory_limit``: the maximum number of bytes of rows that are read; ``None`` = the memory that the system has
           available.
         - ``progress``: how to show the progress, as ``a2store`` describes.
@@ -2267,10 +2267,10 @@ class StepTable:
         """Read a self-play session into a table that keeps the session's run ids.
 
         The session's rows may be in any order; the table has them in the order of ``run_id`` and ``step_index``. The
-        values of moves are NaN. If the session does not store a move, a2store derives it from the boards. The move is
-        255 if the rules allow several moves, and in the last row of a run. ``filter`` supports scores and engines. A
-        run's engine is the ``tag`` of the session's ``model``. The phases ``"mid"`` and ``"late"`` begin at the tiles
-        1024 and 4096.
+        values of moves are NaN. If the session does not store a move, a2store derives it from the boards. A move is 255
+        if the rules allow several moves, and in the last row of a run. ``filter`` supports scores and engines. A run's
+        engine is the ``tag`` of the session's ``model``. The phases ``"mid"`` and ``"late"`` begin at the tiles 1024
+        and 4096.
 
         - ``path``: the session's folder, or a file in it.
         - ``memory_limit``: the maximum number of bytes of rows; ``None`` = the memory that the system has available.
@@ -2301,12 +2301,12 @@ class StepTable:
         A structured array of the same length holds the keys: the integers ``run_id`` and ``step_idx`` or
         ``step_index``. The array may have more steps than the table, in any order, and fewer than 2**32 - 1 steps. If
         array and table have the same order, the mapping takes no memory; otherwise it takes 4 bytes per row of the
-        table. If the keys include boards, as ``board`` or ``exps``, these must equal the table's boards.
+        table. If the keys include boards, as ``board`` or ``exps``, the boards must equal the table's boards.
 
-        The type is a little-endian float or integer, or bfloat16. An array is bfloat16 if it is ``<u2`` and the JSON
-        file beside it has ``bf16`` as ``dtype_bits`` or ``dtype``. The JSON file of ``embeddings.bf16.npy`` is
+        The array's type is a little-endian float or integer, or bfloat16. An array is bfloat16 if it is ``<u2`` and the
+        JSON file beside it has ``bf16`` as ``dtype_bits`` or ``dtype``. The JSON file of ``embeddings.bf16.npy`` is
         ``embeddings.json``; its ``D`` and type must match the array. NumPy and Arrow get the bits of bfloat16 as
-        uint16; in Arrow, the field's metadata has ``a2store.dtype``. ``a2store.torch`` converts them to
+        uint16; in Arrow, the field's metadata has ``a2store.dtype``. ``a2store.torch`` converts the bits to
         ``torch.bfloat16``.
 
         - ``name``: the name of the new column.
@@ -2371,18 +2371,19 @@ class StepTable:
           the ranks divide these rows evenly, and the last batch is smaller.
         - ``rank``: the number of this process, in ``0..world_size``.
         - ``world_size``: the number of processes that share the rows, at least 1. All ranks get the same number of
-          batches, and no two get the same row.
+          batches, and no two ranks get the same row.
         - ``tokens``: the type of ``Batch.tokens``: ``"uint8"``, ``"int32"`` or ``"int64"``.
         - ``symmetries``: ``True`` = transform each row by one of the board's eight symmetries: board, tokens, move,
           values and mask, but not the extra columns. The seed, the epoch and the row's index determine the symmetry. It
           cannot be combined with attached columns, or with extra columns of several values per row.
-        - ``columns``: the names of the columns in a batch, in order; ``None`` = all, including extra and attached ones.
+        - ``columns``: the names of the columns in a batch, in order; ``None`` = all, including extra and attached
+          columns.
         - ``prefetch``: the number of batches that a background thread prepares ahead, at most 4,096; 0 = each batch is
           prepared on demand.
         - ``replacement``: ``True`` = draw rows uniformly with replacement.
         - ``weights``: an extra column of finite weights of at least 0; rows are drawn with replacement, in proportion
           to the weights. The loader takes 8 bytes per row, and up to three passes over the table when it is created.
-        - ``strata``: an extra column whose values are the strata, at most 4,096 different ones. In any prefix of an
+        - ``strata``: an extra column whose values are the strata; at most 4,096 different values. In any prefix of an
           epoch each stratum has its quota, to within one row. Within a stratum the order is shuffled, and no row
           repeats before all others have occurred. The loader takes 4 bytes per row (up to 8 in strata of fewer than
           65,536 rows), and one pass over the table when it is created.
@@ -2430,7 +2431,7 @@ class StepTable:
 
         Rows are transposed in chunks of 65,536, on demand. The columns are the fields of a row, then the extra columns.
         ``ev_values`` and columns of several values per row are fixed-size lists, and ``ev_legal`` is a mask. Columns of
-        strings are dictionaries; only these have nulls.
+        strings are dictionaries; only these columns have nulls.
 
         - ``requested_schema``: an ``arrow_schema`` capsule; columns are cast to its types where possible.
         """
@@ -2439,7 +2440,7 @@ class StepTable:
 class Batch:
     """A batch of rows as columns, in NumPy arrays that share the batch's memory.
 
-    Each column is an attribute, ``batch.tokens``, and an item, ``batch["tokens"]``. An extra column is too, but a
+    Each column, including each extra column, is an attribute, ``batch.tokens``, and an item, ``batch["tokens"]``. A
     column named like a method is only an item. A column that the loader does not serve raises ``AttributeError`` or
     ``KeyError``.
 
@@ -2580,7 +2581,7 @@ class Batch:
         """Return the batch as a struct of its columns, in the capsules ``arrow_schema`` and ``arrow_array``.
 
         ``tokens``, ``ev_values`` and ``ev_legal`` are fixed-size lists. Columns of strings are dictionaries; only these
-        have nulls.
+        columns have nulls.
 
         - ``requested_schema``: an ``arrow_schema`` capsule; columns are cast to its types where possible.
         """
@@ -2665,17 +2666,18 @@ class Loader:
         The state is a dict of at most 512 bytes as JSON. After the same number of batches, all ranks have the same
         state.
 
-        - ``version``: int, the version of the dict and of the orders, 1.
+        - ``version``: int, 1, the version of the dict and of the orders.
         - ``archive``, ``archive_version``, ``query``: str, int and str: the archive's id and version, and a hash of the
           query's text, parameters and limits; ``""`` and 0 for rows of other origin. ``load_state_dict`` does not
           compare these values.
         - ``rows``: str, the table's ``fingerprint``.
-        - ``num_rows``, ``num_samples``: ints, the rows of the table and of an epoch.
+        - ``num_rows``, ``num_samples``: ints, the numbers of rows of the table and of an epoch.
         - ``order``: str, the rows of an epoch and their order, such as ``"shuffled"`` or ``"weighted by age"``. Equal
           orders have equal names: quotas of 2 and 4 have the same name as quotas of 1 and 2.
         - ``seed``, ``symmetries``: int and bool, the options.
         - ``epoch``: int.
-        - ``position``: int, the rows of the epoch already served to all ranks, in ``0..=num_samples``.
+        - ``position``: int, the number of rows of the epoch served so far to all ranks together, in
+          ``0..=num_samples``.
 
         Raises ``MemoryError`` if an allocation fails.
 
@@ -2690,10 +2692,10 @@ class Loader:
         """Let the next iteration begin at the epoch and the position of a state.
 
         Rows, order, ``num_samples``, ``seed`` and ``symmetries`` must equal those of the loader that made the state.
-        The rows may come from another version of the archive, such as a compacted one, or from another archive. Batch
-        size, rank, number of ranks, columns and tokens may differ. If the state is at the end of an epoch, the next
-        iteration serves the next epoch. If you then call ``set_epoch`` with the state's epoch, that iteration has no
-        batches.
+        The rows may come from another version of the archive, such as a compacted version, or from another archive.
+        Batch size, rank, number of ranks, columns and tokens may differ. If the state is at the end of an epoch, the
+        next iteration serves the next epoch. If you then call ``set_epoch`` with the state's epoch, that iteration has
+        no batches.
 
         - ``state``: a dict that ``state_dict`` returned.
 
@@ -2733,7 +2735,7 @@ class _Position:
     def begin(self) -> tuple[int, int, int]:
         """Begin an iteration, and return its epoch, its first row and its number."""
     def serve(self, iteration: int, row: int) -> None:
-        """Record that an iteration has returned the batch before ``row``, or has ended there."""
+        """Record that an iteration has returned the batch before ``row``, or has ended at ``row``."""
     def row_after(self, row: int, num_batches: int) -> int: ...
 
 @final
@@ -2749,7 +2751,7 @@ class BatchIterator:
         """Return the iterator itself."""
 
     def __next__(self) -> Batch:
-        """Return the next batch. The interpreter's lock is released while waiting.
+        """Return the next batch. While it waits, other Python threads can run.
 
         Raises ``MemoryError``, and ``KeyboardInterrupt`` on Ctrl-C.
         """

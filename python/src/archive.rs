@@ -242,7 +242,7 @@ pub(crate) fn verify<'py>(
 /// - ``dry_run``: ``True`` = only report the changes.
 /// - ``storage_options``: as in ``a2store.open``.
 ///
-/// Raises ``DamagedError`` if this version cannot be read. Raises ``ArchiveError`` if there is no archive or no such
+/// Raises ``DamagedError`` if the version cannot be read. Raises ``ArchiveError`` if there is no archive or no such
 /// version, or if a newer a2store wrote the archive. Also raises ``ConflictError``, ``OSError``, and
 /// ``KeyboardInterrupt`` on Ctrl-C.
 ///
@@ -267,7 +267,7 @@ pub(crate) fn restore<'py>(
 /// Read runs of any format and write them in another format, in the same order, without an archive.
 ///
 /// - ``paths``: run files, packs, pack.dat files, datasets, sessions, logs, or folders of them. The content determines
-///   the format. Several paths are merged.
+///   the format. The output merges all paths.
 /// - ``out``: a folder for run files, ``"npy"``, ``"session"`` and ``"macroxue"``. For other formats, the file, or a
 ///   folder for a file with the default name, such as ``runs.a2pack``.
 /// - ``on_error``: the effect of a run that cannot be read, or that the format cannot hold. ``"raise"`` raises its
@@ -278,8 +278,8 @@ pub(crate) fn restore<'py>(
 ///   ``Archive.export_runs``.
 ///
 /// Raises ``DecodeError`` or ``OSError`` for the first run that cannot be read, ``ValueError`` for a run that the
-/// format cannot hold, ``FileExistsError`` for a file that already exists, and ``KeyboardInterrupt`` on Ctrl-C. Files
-/// of several runs are written atomically. Issues warnings as ``Archive.ingest`` and ``Archive.export_runs`` do.
+/// format cannot hold, ``FileExistsError`` for a file that already exists, and ``KeyboardInterrupt`` on Ctrl-C. The
+/// call writes files of several runs atomically. Issues warnings as ``Archive.ingest`` and ``Archive.export_runs`` do.
 ///
 /// >>> a2store.convert(["runs"], "all.dat", format="packdat")
 /// ExportReport(path=PosixPath('all.dat'), runs=20, num_steps=29320)
@@ -345,7 +345,7 @@ impl PyArchive {
     ///   1024, "late": 4096}``. The phases of an archive never change.
     /// - ``storage_options``: as in ``a2store.open``.
     ///
-    /// Raises ``ArchiveExistsError`` if there already is an archive; ``a2store.open(path, create=True)`` opens it
+    /// Raises ``ArchiveExistsError`` if the archive already exists; ``a2store.open(path, create=True)`` opens it
     /// instead. Raises ``ValueError`` unless both phases are tiles (2, 4, ..., 32768) and mid is below late, for a
     /// folder with other files, and for an unknown name in ``storage_options``. Also raises ``OSError``, and
     /// ``KeyboardInterrupt`` on Ctrl-C.
@@ -415,10 +415,10 @@ impl PyArchive {
         Ok((open, (archive.path().to_string_lossy().into_owned(),)))
     }
 
-    /// Move to the newest version, even from an older version that was opened on purpose.
+    /// Move to the newest version, even if the archive was opened at an older version.
     ///
-    /// If another thread moves to a later version at the same time, that version stays. Raises as ``open`` does; the
-    /// version then does not change.
+    /// If another thread moves to a later version at the same time, the archive stays at the later version. Raises as
+    /// ``open`` does; the version then does not change.
     ///
     /// >>> report = a2store.simulate("more", runs=1, seed=2)
     /// >>> a2store.Archive.open("games.a2").ingest("more").accepted
@@ -602,14 +602,14 @@ impl PyArchive {
 
     /// Expire versions that were replaced long ago, and remove the data files that no kept version references.
     ///
-    /// The newest version and tagged versions are always kept. A reader that still uses an expired version will find
-    /// its files missing.
+    /// ``expire`` always keeps the newest version and tagged versions. A reader that still uses an expired version will
+    /// find its files missing.
     ///
     /// - ``older_than``: expire versions that were replaced longer ago than this, in seconds or as a ``timedelta``;
     ///   ``None`` = 30 days.
-    /// - ``grace``: how long an unreferenced file is kept after its last change; ``None`` = one day. Such a file may be
+    /// - ``grace``: how long to keep an unreferenced file after its last change; ``None`` = one day. Such a file may be
     ///   the leftover of an interrupted writer, or belong to another machine that has not committed yet. While a
-    ///   manifest is damaged, unreferenced files are always kept.
+    ///   manifest is damaged, ``expire`` keeps all unreferenced files.
     /// - ``dry_run``: ``True`` = only report what would be removed.
     ///
     /// Raises ``ValueError`` for a negative duration. Otherwise raises as ``ingest`` does.
@@ -802,8 +802,8 @@ impl PyArchive {
     ///
     /// The dialect is DataFusion's, with additional functions over boards (see ``a2store.functions()``). One SELECT,
     /// WITH or VALUES statement is allowed, and it can read only these tables and those in ``tables``. docs/sql.md
-    /// lists what else is rejected. This call plans the query, so it raises for mistakes at once. The query runs when
-    /// its result is read.
+    /// lists what else is rejected. This call plans the query, so a mistake raises at once. The query runs when its
+    /// result is read.
     ///
     /// - ``query``: the SQL text, with parameters as ``$name``, or as ``$1``, ``$2``, ....
     /// - ``params``: the values of all parameters: a dict for names, else a sequence. Values are bound, never
@@ -935,7 +935,7 @@ impl PyArchive {
     /// - ``where``: an SQL condition on the columns of ``runs``, such as ``"max_score >= 20000"``; ``None`` = all runs.
     /// - ``by``: the groups that the report compares: ``"engine"``, ``"ingest"`` (the ingest that added the run, named
     ///   by its time), ``"format"`` or ``"session"``. For recordings and sessions, the engine is the model's tag.
-    /// - ``compare``: two groups; runs of other groups are left out.
+    /// - ``compare``: two groups; the report leaves out the runs of other groups.
     /// - ``progress``: how to show the progress, as ``a2store`` describes.
     ///
     /// The call runs about 25 queries, and most of them read all steps.

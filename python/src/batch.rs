@@ -13,7 +13,7 @@ use pyo3_arrow::error::PyArrowResult;
 
 /// A batch of rows as columns, in NumPy arrays that share the batch's memory.
 ///
-/// Each column is an attribute, ``batch.tokens``, and an item, ``batch["tokens"]``. An extra column is too, but a
+/// Each column, including each extra column, is an attribute, ``batch.tokens``, and an item, ``batch["tokens"]``. A
 /// column named like a method is only an item. A column that the loader does not serve raises ``AttributeError`` or
 /// ``KeyError``.
 ///
@@ -198,7 +198,7 @@ impl PyBatch {
     /// Return the batch as a struct of its columns, in the capsules ``arrow_schema`` and ``arrow_array``.
     ///
     /// ``tokens``, ``ev_values`` and ``ev_legal`` are fixed-size lists. Columns of strings are dictionaries; only these
-    /// have nulls.
+    /// columns have nulls.
     ///
     /// - ``requested_schema``: an ``arrow_schema`` capsule; columns are cast to its types where possible.
     #[pyo3(signature = (requested_schema=None))]

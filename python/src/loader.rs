@@ -97,17 +97,18 @@ impl PyLoader {
     /// The state is a dict of at most 512 bytes as JSON. After the same number of batches, all ranks have the same
     /// state.
     ///
-    /// - ``version``: int, the version of the dict and of the orders, 1.
+    /// - ``version``: int, 1, the version of the dict and of the orders.
     /// - ``archive``, ``archive_version``, ``query``: str, int and str: the archive's id and version, and a hash of the
     ///   query's text, parameters and limits; ``""`` and 0 for rows of other origin. ``load_state_dict`` does not
     ///   compare these values.
     /// - ``rows``: str, the table's ``fingerprint``.
-    /// - ``num_rows``, ``num_samples``: ints, the rows of the table and of an epoch.
+    /// - ``num_rows``, ``num_samples``: ints, the numbers of rows of the table and of an epoch.
     /// - ``order``: str, the rows of an epoch and their order, such as ``"shuffled"`` or ``"weighted by age"``. Equal
     ///   orders have equal names: quotas of 2 and 4 have the same name as quotas of 1 and 2.
     /// - ``seed``, ``symmetries``: int and bool, the options.
     /// - ``epoch``: int.
-    /// - ``position``: int, the rows of the epoch already served to all ranks, in ``0..=num_samples``.
+    /// - ``position``: int, the number of rows of the epoch served so far to all ranks together, in
+    ///   ``0..=num_samples``.
     ///
     /// Raises ``MemoryError`` if an allocation fails.
     ///
@@ -124,10 +125,10 @@ impl PyLoader {
     /// Let the next iteration begin at the epoch and the position of a state.
     ///
     /// Rows, order, ``num_samples``, ``seed`` and ``symmetries`` must equal those of the loader that made the state.
-    /// The rows may come from another version of the archive, such as a compacted one, or from another archive. Batch
-    /// size, rank, number of ranks, columns and tokens may differ. If the state is at the end of an epoch, the next
-    /// iteration serves the next epoch. If you then call ``set_epoch`` with the state's epoch, that iteration has no
-    /// batches.
+    /// The rows may come from another version of the archive, such as a compacted version, or from another archive.
+    /// Batch size, rank, number of ranks, columns and tokens may differ. If the state is at the end of an epoch, the
+    /// next iteration serves the next epoch. If you then call ``set_epoch`` with the state's epoch, that iteration has
+    /// no batches.
     ///
     /// - ``state``: a dict that ``state_dict`` returned.
     ///
@@ -349,7 +350,7 @@ impl PyPosition {
         (epoch, row, iteration)
     }
 
-    /// Record that an iteration has returned the batch before ``row``, or has ended there.
+    /// Record that an iteration has returned the batch before ``row``, or has ended at ``row``.
     fn serve(&self, iteration: u64, row: u64) {
         self.0.serve(iteration, row);
     }

@@ -19,7 +19,7 @@ use pyo3::types::PyMapping;
 ///
 /// - ``tables``: pairs of a table and its share, or a dict from tables to shares. Shares are relative numbers of at
 ///   least 0: 7 and 3 are the same as 0.7 and 0.3. Shares are rounded to 1/65,536 of their sum, unless whole numbers
-///   with a sum of at most 65,536 have the same ratios. All tables must have the columns of the first one, with the
+///   with a sum of at most 65,536 have the same ratios. All tables must have the columns of the first table, with the
 ///   same types and categories. To serve only common columns, name them in ``columns``.
 /// - ``num_samples``: the number of rows per epoch over all ranks, in ``0..=2**62``; ``None`` = the rows of all tables.
 /// - ``batch_size``, ``seed``, ``epoch``, ``drop_last``, ``rank``, ``world_size``, ``tokens``, ``symmetries``,

@@ -473,13 +473,13 @@ impl PyQuery {
     ///   in the query, these tokens are 15, with a warning if a row may have such a tile.
     ///
     /// If the query only filters and selects rows of ``steps``, the rows are in the order of ``(run_id, step_index)``.
-    /// With an ORDER BY they have its order; rows with equal keys come in any order. The rows of all other queries are
-    /// sorted by run, step and their bytes. So a deterministic query gives the same table on any number of threads.
+    /// With an ORDER BY, the rows have its order; rows with equal keys come in any order. The rows of all other queries
+    /// are sorted by run, step and their bytes. So a deterministic query gives the same table on any number of threads.
     ///
     /// - ``columns``: the names of the columns that a row gets, instead of all columns above and ``extra``; ``board``
     ///   is required. ``ev_values`` stands for the four values. Columns that are not listed above become extra columns.
-    ///   ``run_id``, ``step_index`` and ``tile_65536_mask`` are always kept. The query does not read other columns
-    ///   above without a name in ``columns``; they count as missing.
+    ///   ``run_id``, ``step_index`` and ``tile_65536_mask`` are always kept. The query does not read the columns above
+    ///   that ``columns`` omits; they count as missing.
     /// - ``extra``: further columns of the result to append to each row, as a name or an iterable of names; by default
     ///   none. A column has bools, integers, floats, strings, or fixed-size lists of bools or numbers. Numbers keep
     ///   their type; a null becomes NaN in floats and raises in other types. A null list counts as a list of nulls.
@@ -492,18 +492,18 @@ impl PyQuery {
     /// - ``path``: a file for the rows, which the table maps, so it may be larger than memory. ``StepTable.load`` can
     ///   read it. The complete file replaces an existing file atomically and durably.
     /// - ``shard``: the share of one of several processes, as a rank and a world size; ``None`` = all rows. The shares
-    ///   of a round are disjoint and complete, and their sizes differ by at most one row. Each round has other shares.
-    ///   The query may only filter and select rows of ``steps``. A rank reads the row groups of its share, but columns
-    ///   of strings in ``extra`` as a whole. The rows are in the order of ``steps``. If the number of rows is not known
-    ///   in advance, each rank first reads the columns of the conditions to count the rows. All ranks must read the
-    ///   same version of the archive. Codes of strings are the same on all ranks and in all rounds. Materialize any
-    ///   other query once, save the table, load the file with ``mmap=True`` on each rank, and pass ``rank`` and
-    ///   ``world_size`` to its loader.
+    ///   of a round are disjoint and complete, and their sizes differ by at most one row. Each round has different
+    ///   shares. The query may only filter and select rows of ``steps``. A rank reads the row groups of its share, but
+    ///   columns of strings in ``extra`` as a whole. The rows are in the order of ``steps``. If the number of rows is
+    ///   not known in advance, each rank first reads the columns of the conditions to count the rows. All ranks must
+    ///   read the same version of the archive. Codes of strings are the same on all ranks and in all rounds.
+    ///   Materialize any other query once, save the table, load the file with ``mmap=True`` on each rank, and pass
+    ///   ``rank`` and ``world_size`` to its loader.
     /// - ``seed``, ``round``: determine the shares of a round; in ``0..2**64``.
     /// - ``progress``: how to show the progress, as ``a2store`` describes.
     ///
     /// Raises ``ColumnError``, with the row, for a column that is missing, has another type, or has a value that does
-    /// not fit. Raises ``ValueError`` for an option out of range, for ``columns`` without ``board`` or beside
+    /// not fit. Raises ``ValueError`` for an option out of range, for ``columns`` without ``board`` or together with
     /// ``extra``, for a column that is named twice or is already part of a row, and for a share of a query that does
     /// more than filter and select rows, or uses random numbers or the time. Raises ``MemoryLimitError``,
     /// ``QueryError``, ``OSError`` if the file cannot be written, and ``KeyboardInterrupt`` on Ctrl-C. After an

@@ -239,8 +239,8 @@ impl PyRun {
     ///
     /// For a run from ``Archive.run``, the page also shows the annotations of models.
     ///
-    /// Raises ``IndexError`` if the run has no such position, and ``ValueError`` unless ``min_loss`` is above 0. Raises
-    /// what ``policy`` raises.
+    /// Raises ``IndexError`` if the run has no such position, and ``ValueError`` unless ``min_loss`` is above 0.
+    /// Exceptions of ``policy`` are raised unchanged.
     ///
     /// >>> run = a2store.read_run("runs/run-00000.a2run2")
     /// >>> run.replay(100).save("replay.html")

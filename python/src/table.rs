@@ -160,7 +160,7 @@ impl PyStepTable {
         self.table.num_bytes()
     }
 
-    /// The size of a row in bytes: 32 without extra columns, otherwise rounded up to a multiple of 8.
+    /// The size of a row in bytes: 32, plus any extra columns, rounded up to a multiple of 8.
     #[getter]
     fn stride(&self) -> usize {
         self.table.layout().stride()
@@ -239,7 +239,7 @@ impl PyStepTable {
     ///
     /// Rows are transposed in chunks of 65,536, on demand. The columns are the fields of a row, then the extra columns.
     /// ``ev_values`` and columns of several values per row are fixed-size lists, and ``ev_legal`` is a mask. Columns of
-    /// strings are dictionaries; only these have nulls.
+    /// strings are dictionaries; only these columns have nulls.
     ///
     /// - ``requested_schema``: an ``arrow_schema`` capsule; columns are cast to its types where possible.
     #[pyo3(signature = (requested_schema=None))]
@@ -317,7 +317,7 @@ impl PyStepTable {
         self.batch(py, &(0..n).collect::<Vec<u64>>())
     }
 
-    /// Return different random rows, in random order.
+    /// Return random rows without repetition, in random order.
     ///
     /// - ``n``: the number of rows, in ``0..=len(table)``.
     /// - ``seed``: in ``0..2**64``; equal seeds give equal rows on every machine.
@@ -353,7 +353,7 @@ impl PyStepTable {
         Ok(format!("{html}<br>\n<small>{about}</small>"))
     }
 
-    /// Return a batch of the rows at ``indices``, in the order of ``indices``, which may repeat.
+    /// Return the rows at ``indices`` as a batch, in this order; indices may repeat.
     ///
     /// - ``indices``: a one-dimensional sequence or array of integers in ``-len(table)..len(table)``. Negative indices
     ///   count from the end.
@@ -373,8 +373,8 @@ impl PyStepTable {
 
     /// Return a view of the rows that meet all given conditions, in the same order.
     ///
-    /// This costs one pass over the table and about 20 bytes per range of rows. The first use of scores or engines
-    /// reads them from the archive, at the table's version. A file that ``save`` wrote contains them.
+    /// The call costs one pass over the table and about 20 bytes per range of rows. The first use of scores or engines
+    /// reads them from the archive, at the table's version. A file that ``save`` wrote contains the scores and engines.
     ///
     /// - ``min_score``, ``max_score``: bounds of the score of the run, both inclusive. The score is ``runs.max_score``.
     /// - ``engine``: the run's engine, or several allowed engines. Runs without an engine never match.
@@ -495,9 +495,9 @@ impl PyStepTable {
     /// begin at the tiles 1024 and 4096.
     ///
     /// - ``path``: the file.
-    /// - ``mmap``: ``True`` = map the file, so that processes share its pages and it may be larger than memory. It must
-    ///   have the layout that ``save`` writes, and must not change while it is mapped. The checksum of the rows is not
-    ///   checked. ``False`` = read the file.
+    /// - ``mmap``: ``True`` = map the file, so that processes share its pages and it may be larger than memory. The
+    ///   file must have the layout that ``save`` writes, and must not change while it is mapped. ``load`` then does not
+    ///   check the checksum of the rows. ``False`` = read the file.
     /// - ``memory_limit``: the maximum number of bytes of rows that are read; ``None`` = the memory that the system has
     ///   available.
     /// - ``progress``: how to show the progress, as ``a2store`` describes.
@@ -574,10 +574,10 @@ impl PyStepTable {
     /// Read a self-play session into a table that keeps the session's run ids.
     ///
     /// The session's rows may be in any order; the table has them in the order of ``run_id`` and ``step_index``. The
-    /// values of moves are NaN. If the session does not store a move, a2store derives it from the boards. The move is
-    /// 255 if the rules allow several moves, and in the last row of a run. ``filter`` supports scores and engines. A
-    /// run's engine is the ``tag`` of the session's ``model``. The phases ``"mid"`` and ``"late"`` begin at the tiles
-    /// 1024 and 4096.
+    /// values of moves are NaN. If the session does not store a move, a2store derives it from the boards. A move is 255
+    /// if the rules allow several moves, and in the last row of a run. ``filter`` supports scores and engines. A run's
+    /// engine is the ``tag`` of the session's ``model``. The phases ``"mid"`` and ``"late"`` begin at the tiles 1024
+    /// and 4096.
     ///
     /// - ``path``: the session's folder, or a file in it.
     /// - ``memory_limit``: the maximum number of bytes of rows; ``None`` = the memory that the system has available.
@@ -611,12 +611,12 @@ impl PyStepTable {
     /// A structured array of the same length holds the keys: the integers ``run_id`` and ``step_idx`` or
     /// ``step_index``. The array may have more steps than the table, in any order, and fewer than 2**32 - 1 steps. If
     /// array and table have the same order, the mapping takes no memory; otherwise it takes 4 bytes per row of the
-    /// table. If the keys include boards, as ``board`` or ``exps``, these must equal the table's boards.
+    /// table. If the keys include boards, as ``board`` or ``exps``, the boards must equal the table's boards.
     ///
-    /// The type is a little-endian float or integer, or bfloat16. An array is bfloat16 if it is ``<u2`` and the JSON
-    /// file beside it has ``bf16`` as ``dtype_bits`` or ``dtype``. The JSON file of ``embeddings.bf16.npy`` is
+    /// The array's type is a little-endian float or integer, or bfloat16. An array is bfloat16 if it is ``<u2`` and the
+    /// JSON file beside it has ``bf16`` as ``dtype_bits`` or ``dtype``. The JSON file of ``embeddings.bf16.npy`` is
     /// ``embeddings.json``; its ``D`` and type must match the array. NumPy and Arrow get the bits of bfloat16 as
-    /// uint16; in Arrow, the field's metadata has ``a2store.dtype``. ``a2store.torch`` converts them to
+    /// uint16; in Arrow, the field's metadata has ``a2store.dtype``. ``a2store.torch`` converts the bits to
     /// ``torch.bfloat16``.
     ///
     /// - ``name``: the name of the new column.
@@ -723,18 +723,19 @@ impl PyStepTable {
     ///   the ranks divide these rows evenly, and the last batch is smaller.
     /// - ``rank``: the number of this process, in ``0..world_size``.
     /// - ``world_size``: the number of processes that share the rows, at least 1. All ranks get the same number of
-    ///   batches, and no two get the same row.
+    ///   batches, and no two ranks get the same row.
     /// - ``tokens``: the type of ``Batch.tokens``: ``"uint8"``, ``"int32"`` or ``"int64"``.
     /// - ``symmetries``: ``True`` = transform each row by one of the board's eight symmetries: board, tokens, move,
     ///   values and mask, but not the extra columns. The seed, the epoch and the row's index determine the symmetry. It
     ///   cannot be combined with attached columns, or with extra columns of several values per row.
-    /// - ``columns``: the names of the columns in a batch, in order; ``None`` = all, including extra and attached ones.
+    /// - ``columns``: the names of the columns in a batch, in order; ``None`` = all, including extra and attached
+    ///   columns.
     /// - ``prefetch``: the number of batches that a background thread prepares ahead, at most 4,096; 0 = each batch is
     ///   prepared on demand.
     /// - ``replacement``: ``True`` = draw rows uniformly with replacement.
     /// - ``weights``: an extra column of finite weights of at least 0; rows are drawn with replacement, in proportion
     ///   to the weights. The loader takes 8 bytes per row, and up to three passes over the table when it is created.
-    /// - ``strata``: an extra column whose values are the strata, at most 4,096 different ones. In any prefix of an
+    /// - ``strata``: an extra column whose values are the strata; at most 4,096 different values. In any prefix of an
     ///   epoch each stratum has its quota, to within one row. Within a stratum the order is shuffled, and no row
     ///   repeats before all others have occurred. The loader takes 4 bytes per row (up to 8 in strata of fewer than
     ///   65,536 rows), and one pass over the table when it is created.

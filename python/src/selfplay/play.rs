@@ -23,7 +23,7 @@ use rayon::prelude::*;
 /// A call takes tokens, integers of shape (B, 16), and returns moves of shape (B,), uint8. A move is 0 if no move is
 /// legal. The call ignores the second argument of policies, ``legal``.
 ///
-/// - ``depth``: the search depth in spawns, 0 to 3. Each level takes about fifty times longer.
+/// - ``depth``: the search depth in spawns, 0 to 3. Each level multiplies the time by about fifty.
 /// - ``workers``: threads to play with, 1 to 1,024; ``None`` = one per core.
 ///
 /// Raises ``ValueError`` for a depth out of range. A call raises ``TypeError`` for tokens of another type or shape, and

@@ -32,8 +32,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// - ``max_games``, ``max_steps``, ``max_wall_ms``: limits on the number of games, on the kept steps of ended games,
 ///   and on the milliseconds since the start; ``None`` = no limit. Once a limit is reached, no game can begin. Running
 ///   games continue, so a session holds only whole games.
-/// - ``max_ram_mb``: memory for unwritten steps in millions of bytes, at least 16. Pushes wait if it is used up.
-///   ``None`` = half of the available memory.
+/// - ``max_ram_mb``: memory for unwritten steps in millions of bytes, at least 16. Pushes wait if the memory is used
+///   up. ``None`` = half of the available memory.
 /// - ``max_disk_mb``: disk space in millions of bytes, at least 1; ``None`` = no limit. The recorder rejects a game at
 ///   its end if it would exceed the limit.
 /// - ``sample_rate``: keep one of every ``sample_rate`` steps, starting with the first; at least 1.
@@ -228,8 +228,8 @@ impl PyGame {
     ///
     /// - ``board``: the board before the move: a packed board, an int in ``0..2**64``, or its sixteen exponents.
     /// - ``move``: 0 to 3 in the order UDLR; ``None`` = unknown.
-    /// - ``ev_values``: the values of the four moves in the order UDLR; ``None`` or four NaNs = no values. Values of
-    ///   illegal moves are ignored. An archive keeps the values; a session does not.
+    /// - ``ev_values``: the values of the four moves in the order UDLR; ``None`` or four NaNs = no values. The recorder
+    ///   ignores values of illegal moves. An archive keeps the values; a session does not.
     ///
     /// Raises ``ValueError`` for an invalid board or move, and for a missing move if the recorder keeps moves. Raises
     /// ``RecorderLimitError`` if running games alone use all memory.

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 /// - ``runs``: the number of games, in ``0..2**32``.
 /// - ``seed``: the seed of all games, in ``0..2**64``.
 /// - ``format``: the format of the files, ``"a2t1"`` or ``"a2run2"``. ``"a2t1"`` omits the player's values of moves.
-/// - ``depth``: the search depth of the player in spawns, 0 to 3. Each level takes about fifty times longer.
+/// - ``depth``: the search depth of the player in spawns, 0 to 3. Each level multiplies the time by about fifty.
 /// - ``engine``: the engine's name in the files, at most 65,535 bytes; ``None`` = a name that includes the depth.
 /// - ``workers``: threads to play with, 1 to 1,024; ``None`` = one per core.
 /// - ``progress``: how to show the progress, as ``a2store`` describes.
