@@ -389,7 +389,7 @@ def simulate(
     - ``depth``: the search depth of the player in spawns, 0 to 3. Each level multiplies the time by about fifty.
     - ``engine``: the engine's name in the files, at most 65,535 bytes; ``None`` = a name that includes the depth.
     - ``workers``: threads to play with, 1 to 1,024; ``None`` = one per core.
-    - ``progress``: how to show the progress, as ``a2store`` describes.
+    - ``progress``: ``False`` hides the progress, a function receives it; ``a2store`` describes the default.
 
     Raises ``FileExistsError`` for an existing file with other contents, and never overwrites a file. A repeated call
     with the same options changes nothing. Raises ``ValueError`` for an option out of range. Raises
@@ -926,7 +926,7 @@ class Archive:
 
         - ``paths``: a file or folder, or several.
         - ``workers``: threads to decode and encode with, 1 to 1,024; ``None`` = one per core.
-        - ``progress``: how to show the progress, as ``a2store`` describes.
+        - ``progress``: ``False`` hides the progress, a function receives it; ``a2store`` describes the default.
         - ``on_error``: the effect of a file that cannot be read or decoded. ``"report"`` lists it in the report and
           continues; ``"raise"`` raises its error and adds nothing.
         - ``wait``: how long to wait while another process on this machine writes to the archive, in seconds or as a
@@ -1291,7 +1291,7 @@ class Archive:
         - ``by``: the groups that the report compares: ``"engine"``, ``"ingest"`` (the ingest that added the run, named
           by its time), ``"format"`` or ``"session"``. For recordings and sessions, the engine is the model's tag.
         - ``compare``: two groups; the report leaves out the runs of other groups.
-        - ``progress``: how to show the progress, as ``a2store`` describes.
+        - ``progress``: ``False`` hides the progress, a function receives it; ``a2store`` describes the default.
 
         The call runs about 25 queries, and most of them read all steps.
 
@@ -1380,7 +1380,7 @@ class Archive:
         - ``on_error``: the effect of a run that the format cannot hold. ``"raise"`` raises ``ValueError``. ``"skip"``
           writes the other runs and lists the error in the report.
         - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
-        - ``progress``: how to show the progress, as ``a2store`` describes.
+        - ``progress``: ``False`` hides the progress, a function receives it; ``a2store`` describes the default.
 
         Before writing anything, raises ``QueryError``, and ``ValueError`` for a query without ``run_id`` or for a run
         that the format cannot store. Raises ``FileExistsError``, ``DamagedError``, and ``KeyboardInterrupt`` on Ctrl-C.
@@ -1477,7 +1477,7 @@ def verify(
     - ``path``: the archive's folder or URL.
     - ``storage_options``: as in ``a2store.open``.
     - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
-    - ``progress``: how to show the progress, as ``a2store`` describes.
+    - ``progress``: ``False`` hides the progress, a function receives it; ``a2store`` describes the default.
 
     Raises ``ArchiveError`` if there is no archive. Raises ``ConflictError`` if other processes keep replacing and
     expiring the newest version during the check. Also raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C.
@@ -1853,7 +1853,7 @@ class Query:
           Materialize any other query once, save the table, load the file with ``mmap=True`` on each rank, and pass
           ``rank`` and ``world_size`` to its loader.
         - ``seed``, ``round``: determine the shares of a round; in ``0..2**64``.
-        - ``progress``: how to show the progress, as ``a2store`` describes.
+        - ``progress``: ``False`` hides the progress, a function receives it; ``a2store`` describes the default.
 
         Raises ``ColumnError``, with the row, for a column that is missing, has another type, or has a value that does
         not fit. Raises ``ValueError`` for an option out of range, for ``columns`` without ``board`` or together with
@@ -2186,7 +2186,7 @@ class StepTable:
         an existing file atomically and durably. A process that has mapped the old file keeps the old content.
 
         - ``path``: the file.
-        - ``progress``: how to show the progress, as ``a2store`` describes.
+        - ``progress``: ``False`` hides the progress, a function receives it; ``a2store`` describes the default.
 
         Raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C. Raises ``ValueError`` for a non-ASCII name of an extra
         column, which NumPy's header cannot hold. After an exception no file is left behind.
@@ -2217,7 +2217,7 @@ class StepTable:
           check the checksum of the rows. ``False`` = read the file.
         - ``memory_limit``: the maximum number of bytes of rows that are read; ``None`` = the memory that the system has
           available.
-        - ``progress``: how to show the progress, as ``a2store`` describes.
+        - ``progress``: ``False`` hides the progress, a function receives it; ``a2store`` describes the default.
 
         Raises ``DecodeError`` or ``DamagedError`` for a file that is invalid, truncated or changed. Raises
         ``ColumnError`` for a field that is missing, has another type, or has a value that does not fit. Raises
@@ -2250,7 +2250,7 @@ class StepTable:
         - ``chosen_ev``: the value of the chosen move, as in ``Query.materialize``.
         - ``memory_limit``: the maximum number of bytes of rows; ``None`` = the memory that the system has available.
         - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
-        - ``progress``: how to show the progress, as ``a2store`` describes.
+        - ``progress``: ``False`` hides the progress, a function receives it; ``a2store`` describes the default.
         - ``on_error``: the effect of a run or file that cannot be read. ``"raise"`` raises its error. ``"skip"`` reads
           the other runs and adds the error to ``errors`` of the table. A skipped file counts as one run.
 
@@ -2274,7 +2274,7 @@ class StepTable:
 
         - ``path``: the session's folder, or a file in it.
         - ``memory_limit``: the maximum number of bytes of rows; ``None`` = the memory that the system has available.
-        - ``progress``: how to show the progress, as ``a2store`` describes.
+        - ``progress``: ``False`` hides the progress, a function receives it; ``a2store`` describes the default.
 
         Raises ``DecodeError`` or ``OSError`` for a session that cannot be read. Raises ``ValueError`` for run ids above
         2**32 - 1. Raises ``MemoryLimitError``, and ``KeyboardInterrupt`` on Ctrl-C.
@@ -2314,7 +2314,7 @@ class StepTable:
           shards ``embeddings-<number>.npy``. The first shard has the rows of the first shard of ``steps.npy``, and so
           on.
         - ``steps``: the file of the keys, or a folder with ``steps.npy`` or its shards; ``None`` = the array's folder.
-        - ``progress``: how to show the progress, as ``a2store`` describes.
+        - ``progress``: ``False`` hides the progress, a function receives it; ``a2store`` describes the default.
 
         ``loader(symmetries=True)`` rejects attached columns, because they describe the original board. Use ``columns``
         to leave them out.

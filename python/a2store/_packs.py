@@ -350,7 +350,7 @@ class PackReader:
         - ``parallel``: ``False`` = use one thread.
         - ``by_step``: ``True`` = one line per step.
         - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
-        - ``progress``: how to show the progress, as ``a2store`` describes.
+        - ``progress``: ``False`` hides the progress, a function receives it; ``a2store`` describes the default.
         - ``compact``: ``True`` = boards are uint64 and values are four numbers or nulls. ``False`` = boards are lists
           of cells, and values are lists of objects.
 

@@ -206,7 +206,7 @@ fn open_at(
 /// - ``path``: the archive's folder or URL.
 /// - ``storage_options``: as in ``a2store.open``.
 /// - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
-/// - ``progress``: how to show the progress, as ``a2store`` describes.
+/// - ``progress``: ``False`` hides the progress, a function receives it; ``a2store`` describes the default.
 ///
 /// Raises ``ArchiveError`` if there is no archive. Raises ``ConflictError`` if other processes keep replacing and
 /// expiring the newest version during the check. Also raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C.
@@ -451,7 +451,7 @@ impl PyArchive {
     ///
     /// - ``paths``: a file or folder, or several.
     /// - ``workers``: threads to decode and encode with, 1 to 1,024; ``None`` = one per core.
-    /// - ``progress``: how to show the progress, as ``a2store`` describes.
+    /// - ``progress``: ``False`` hides the progress, a function receives it; ``a2store`` describes the default.
     /// - ``on_error``: the effect of a file that cannot be read or decoded. ``"report"`` lists it in the report and
     ///   continues; ``"raise"`` raises its error and adds nothing.
     /// - ``wait``: how long to wait while another process on this machine writes to the archive, in seconds or as a
@@ -936,7 +936,7 @@ impl PyArchive {
     /// - ``by``: the groups that the report compares: ``"engine"``, ``"ingest"`` (the ingest that added the run, named
     ///   by its time), ``"format"`` or ``"session"``. For recordings and sessions, the engine is the model's tag.
     /// - ``compare``: two groups; the report leaves out the runs of other groups.
-    /// - ``progress``: how to show the progress, as ``a2store`` describes.
+    /// - ``progress``: ``False`` hides the progress, a function receives it; ``a2store`` describes the default.
     ///
     /// The call runs about 25 queries, and most of them read all steps.
     ///
@@ -1045,7 +1045,7 @@ impl PyArchive {
     /// - ``on_error``: the effect of a run that the format cannot hold. ``"raise"`` raises ``ValueError``. ``"skip"``
     ///   writes the other runs and lists the error in the report.
     /// - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
-    /// - ``progress``: how to show the progress, as ``a2store`` describes.
+    /// - ``progress``: ``False`` hides the progress, a function receives it; ``a2store`` describes the default.
     ///
     /// Before writing anything, raises ``QueryError``, and ``ValueError`` for a query without ``run_id`` or for a run
     /// that the format cannot store. Raises ``FileExistsError``, ``DamagedError``, and ``KeyboardInterrupt`` on Ctrl-C.

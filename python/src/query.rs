@@ -500,7 +500,7 @@ impl PyQuery {
     ///   Materialize any other query once, save the table, load the file with ``mmap=True`` on each rank, and pass
     ///   ``rank`` and ``world_size`` to its loader.
     /// - ``seed``, ``round``: determine the shares of a round; in ``0..2**64``.
-    /// - ``progress``: how to show the progress, as ``a2store`` describes.
+    /// - ``progress``: ``False`` hides the progress, a function receives it; ``a2store`` describes the default.
     ///
     /// Raises ``ColumnError``, with the row, for a column that is missing, has another type, or has a value that does
     /// not fit. Raises ``ValueError`` for an option out of range, for ``columns`` without ``board`` or together with

@@ -470,7 +470,7 @@ impl PyStepTable {
     /// an existing file atomically and durably. A process that has mapped the old file keeps the old content.
     ///
     /// - ``path``: the file.
-    /// - ``progress``: how to show the progress, as ``a2store`` describes.
+    /// - ``progress``: ``False`` hides the progress, a function receives it; ``a2store`` describes the default.
     ///
     /// Raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C. Raises ``ValueError`` for a non-ASCII name of an extra
     /// column, which NumPy's header cannot hold. After an exception no file is left behind.
@@ -500,7 +500,7 @@ impl PyStepTable {
     ///   check the checksum of the rows. ``False`` = read the file.
     /// - ``memory_limit``: the maximum number of bytes of rows that are read; ``None`` = the memory that the system has
     ///   available.
-    /// - ``progress``: how to show the progress, as ``a2store`` describes.
+    /// - ``progress``: ``False`` hides the progress, a function receives it; ``a2store`` describes the default.
     ///
     /// Raises ``DecodeError`` or ``DamagedError`` for a file that is invalid, truncated or changed. Raises
     /// ``ColumnError`` for a field that is missing, has another type, or has a value that does not fit. Raises
@@ -538,7 +538,7 @@ impl PyStepTable {
     /// - ``chosen_ev``: the value of the chosen move, as in ``Query.materialize``.
     /// - ``memory_limit``: the maximum number of bytes of rows; ``None`` = the memory that the system has available.
     /// - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
-    /// - ``progress``: how to show the progress, as ``a2store`` describes.
+    /// - ``progress``: ``False`` hides the progress, a function receives it; ``a2store`` describes the default.
     /// - ``on_error``: the effect of a run or file that cannot be read. ``"raise"`` raises its error. ``"skip"`` reads
     ///   the other runs and adds the error to ``errors`` of the table. A skipped file counts as one run.
     ///
@@ -581,7 +581,7 @@ impl PyStepTable {
     ///
     /// - ``path``: the session's folder, or a file in it.
     /// - ``memory_limit``: the maximum number of bytes of rows; ``None`` = the memory that the system has available.
-    /// - ``progress``: how to show the progress, as ``a2store`` describes.
+    /// - ``progress``: ``False`` hides the progress, a function receives it; ``a2store`` describes the default.
     ///
     /// Raises ``DecodeError`` or ``OSError`` for a session that cannot be read. Raises ``ValueError`` for run ids above
     /// 2**32 - 1. Raises ``MemoryLimitError``, and ``KeyboardInterrupt`` on Ctrl-C.
@@ -624,7 +624,7 @@ impl PyStepTable {
     ///   shards ``embeddings-<number>.npy``. The first shard has the rows of the first shard of ``steps.npy``, and so
     ///   on.
     /// - ``steps``: the file of the keys, or a folder with ``steps.npy`` or its shards; ``None`` = the array's folder.
-    /// - ``progress``: how to show the progress, as ``a2store`` describes.
+    /// - ``progress``: ``False`` hides the progress, a function receives it; ``a2store`` describes the default.
     ///
     /// ``loader(symmetries=True)`` rejects attached columns, because they describe the original board. Use ``columns``
     /// to leave them out.

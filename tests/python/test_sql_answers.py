@@ -376,6 +376,9 @@ def test_equal_column_names_are_an_error(archive: a2store.Archive, sql: str) -> 
         "GROUP BY ROLLUP (CASE WHEN ('abc' IS NULL) THEN ev_down ELSE 3 END) ORDER BY c",
         "SELECT t AS c, sum(n) FROM (SELECT 'late' AS t, run_id AS n FROM runs) AS x "
         "GROUP BY GROUPING SETS ((t, n), (t), ()) ORDER BY c DESC NULLS FIRST, 2 LIMIT 3",
+        # A literal beside a CASE whose first branch alone is a uint64.
+        "SELECT CASE run_id WHEN 2 THEN -1 WHEN 1 THEN c ELSE 3 END FROM (SELECT run_id, CASE WHEN run_id > 1 THEN "
+        "final_board ELSE 1e300 END AS c FROM runs) AS d ORDER BY run_id",
         "SELECT engine FROM runs INTERSECT SELECT 'beta'",
         "SELECT nullif(run_id, run_id) FROM runs INTERSECT SELECT NULL",
         # A sort above a UNION with columns that are equal or constant.

@@ -80,7 +80,7 @@ def play(
       they end. Once the recorder reaches a limit, no game begins, and ``PlayResult.stopped`` names the limit.
     - ``tokens``: the type of ``tokens`` for a callable, ``"uint8"`` or ``"int64"``.
     - ``max_steps``: truncates games after this many steps, at least 1; ``None`` = no limit.
-    - ``progress``: how to show the progress, as ``a2store`` describes.
+    - ``progress``: ``False`` hides the progress, a function receives it; ``a2store`` describes the default.
 
     Raises ``ValueError`` for an answer of the wrong length, and for an illegal move or a NaN logit, with the row.
     Raises ``TypeError`` for an answer of another type or shape, and ``ValueError`` for an option out of range.

@@ -21,7 +21,7 @@ use std::path::PathBuf;
 /// - ``depth``: the search depth of the player in spawns, 0 to 3. Each level multiplies the time by about fifty.
 /// - ``engine``: the engine's name in the files, at most 65,535 bytes; ``None`` = a name that includes the depth.
 /// - ``workers``: threads to play with, 1 to 1,024; ``None`` = one per core.
-/// - ``progress``: how to show the progress, as ``a2store`` describes.
+/// - ``progress``: ``False`` hides the progress, a function receives it; ``a2store`` describes the default.
 ///
 /// Raises ``FileExistsError`` for an existing file with other contents, and never overwrites a file. A repeated call
 /// with the same options changes nothing. Raises ``ValueError`` for an option out of range. Raises

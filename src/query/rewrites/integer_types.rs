@@ -12,7 +12,7 @@
 use super::columns::ExprRule;
 use crate::query::output::type_names::type_name;
 use datafusion::arrow::datatypes::DataType;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion, TreeNodeRewriter};
 use datafusion::common::{DFSchema, Result as DataFusionResult, plan_err};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::type_coercion::is_signed_numeric;
@@ -53,9 +53,9 @@ fn negative(operand: Expr, schema: &DFSchema) -> DataFusionResult<Expr> {
 
 /// Types literals in a plan whose parameters have values. It runs before type coercion, which would use decimals.
 pub(in crate::query) const TYPE_LITERALS: ExprRule =
-    ExprRule { name: "type_literals", rewrite: |expr, schema| expr.transform_up(|part| Ok(typed(part, schema))) };
+    ExprRule { name: "type_literals", rewrite: |expr, schema| expr.transform_up(|part| typed(part, schema)) };
 
-fn typed(mut expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
+fn typed(mut expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>> {
     let is_typed = match &mut expr {
         Expr::BinaryExpr(BinaryExpr { left, right, .. }) => type_operands(left, right, schema),
         Expr::ScalarFunction(call) if is_choice(call.name()) => {
@@ -72,7 +72,11 @@ fn typed(mut expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
         }
         _ => false,
     };
-    if is_typed { Transformed::yes(expr) } else { Transformed::no(expr) }
+    match expr {
+        // Until its types are coerced, the expressions and columns above it see the type of its first branch.
+        Expr::Case(_) => TypeCoercionRewriter::new(schema).f_up(expr),
+        expr => Ok(Transformed::new(expr, is_typed, TreeNodeRecursion::Continue)),
+    }
 }
 
 /// Returns whether a function returns one of its arguments.
