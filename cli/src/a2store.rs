@@ -14,7 +14,7 @@ use tracing_subscriber::EnvFilter;
 struct StoreCli {
     #[command(subcommand)]
     command: StoreCommand,
-    /// Hide progress and remarks.
+    /// Hide progress, warnings and remarks.
     #[arg(long, short, global = true)]
     quiet: bool,
 }

@@ -52,8 +52,8 @@ class StepLoader(IterableDataset[Tensors]):
     A pickled loader holds the table's handle, the options and the position. So a copy begins with the loader's next
     iteration.
 
-    For more rows than one machine holds, give a query. Each epoch is then a round: every rank materializes another
-    share of the query's rows, as ``Query.materialize`` does with ``shard``, and serves it in random order. Meanwhile a
+    For more rows than one machine holds, give a query. In each epoch, every rank materializes another share of the
+    query's rows, as ``Query.materialize`` does with ``shard``, and serves it in random order. Meanwhile a
     thread materializes the next share. All ranks get the same number of batches; a rank that has one row fewer may get
     an empty last batch. All ranks must read the same version of the archive. The query may only filter and select rows
     of ``steps``. Workers of a ``DataLoader`` need a table.

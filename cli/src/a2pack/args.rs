@@ -12,7 +12,7 @@ use std::path::PathBuf;
 pub(super) struct PackCli {
     #[command(subcommand)]
     pub(super) command: PackCommand,
-    /// Hide progress and remarks.
+    /// Hide progress, warnings and remarks.
     #[arg(long, short, global = true)]
     pub(super) quiet: bool,
 }
@@ -101,7 +101,7 @@ pub(super) struct ToJsonlArgs {
     /// Number of threads. Implies --parallel.
     #[arg(long)]
     pub(super) workers: Option<usize>,
-    /// Hide progress.
+    /// Hide progress, warnings and remarks.
     #[arg(long)]
     pub(super) no_progress: bool,
 }

@@ -1,4 +1,4 @@
-// The keys of the replay. The replay in the terminal has the same ones; docs/explore.md lists both.
+// The keys of the replay. The key `?` lists them.
 
 import type { Shortcut } from "../../context";
 import type { Game } from "./game";
