@@ -2,8 +2,9 @@
 
 use crate::archive::io_kind;
 use crate::error::{Error, ErrorKind};
-use datafusion::common::DataFusionError;
+use arrow::error::ArrowError;
 use datafusion::common::utils::datafusion_strsim::normalized_levenshtein;
+use datafusion::common::{DataFusionError, SchemaError};
 use object_store::Error as StoreError;
 use std::io;
 use std::path::PathBuf;
@@ -45,22 +46,22 @@ pub(crate) fn query_error(error: DataFusionError) -> Error {
             _ => own.to_string(),
         },
         DataFusionError::ResourcesExhausted(message) => return exhausted("memory", &plain(message)),
+        DataFusionError::ArrowError(error, _) if exceeds_spill_limit(error) => {
+            return exhausted("spill", &plain(&error.to_string()));
+        }
         DataFusionError::SQL(error, _) => error.to_string(),
         DataFusionError::Plan(message)
         | DataFusionError::Execution(message)
         | DataFusionError::NotImplemented(message) => message.clone(),
-        DataFusionError::SchemaError(error, _) => error.to_string(),
+        DataFusionError::SchemaError(error, _) => match **error {
+            SchemaError::AmbiguousReference { .. } => {
+                format!("{}: write the name of a table before it, as in runs.run_id", plain(&error.to_string()))
+            }
+            _ => error.to_string(),
+        },
         other => other.strip_backtrace(),
     };
-    let message = plain(&message);
-    // The writer of spill files marks this error only by its text.
-    if message.contains("used disk space during the spilling") {
-        return exhausted("spill", &message);
-    }
-    if message.starts_with("Ambiguous reference to unqualified field") {
-        return Error::query(format!("{message}: write the name of a table before it, as in runs.run_id"));
-    }
-    Error::query(message)
+    Error::query(plain(&message))
 }
 
 /// Returns the error of the operating system or the object store that caused an error, unless it is a missing file.
@@ -79,6 +80,11 @@ fn system_error(error: &DataFusionError) -> Option<io::Error> {
         cause = error.source();
     }
     None
+}
+
+/// Returns whether the writer of spill files made an error: no system call failed.
+fn exceeds_spill_limit(error: &ArrowError) -> bool {
+    matches!(error, ArrowError::IoError(_, source) if source.raw_os_error().is_none())
 }
 
 /// Returns the end of a message about an unknown name: a question about the most similar of the known names, or

@@ -10,12 +10,13 @@ use crate::query::engine::errors::query_error;
 use crate::query::rewrites::group_by_numbers;
 use crate::query::scan::parquet_scan::{PartitionPerRowGroup, num_rows, scan_of};
 use crate::query::tasks::Division;
-use datafusion::common::Result as DataFusionResult;
 use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Column, Result as DataFusionResult};
 use datafusion::datasource::physical_plan::FileGroup;
 use datafusion::execution::{SessionState, TaskContext};
 use datafusion::logical_expr::expr::Sort as SortExpr;
-use datafusion::logical_expr::{Expr, FetchType, LogicalPlan, SkipType, Sort};
+use datafusion::logical_expr::utils::split_conjunction;
+use datafusion::logical_expr::{BinaryExpr, Expr, FetchType, LogicalPlan, Operator, SkipType, Sort};
 use datafusion::physical_plan::execution_plan::CardinalityEffect;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
@@ -66,19 +67,24 @@ pub(in crate::query) async fn plan(
         config.options_mut().execution.target_partitions = division.others;
         config.options_mut().optimizer.enable_round_robin_repartition = false;
     }
-    if let Some((skip, fetch, input)) = row_by_row(plan).map_err(query_error)?
-        && let Some(execution) = in_order(state.clone(), input, skip, fetch).await.map_err(query_error)?
-    {
-        return Ok(execution);
+    let mut optimized = None;
+    if let Some((skip, fetch, input)) = row_by_row(plan).map_err(query_error)? {
+        let input = state.optimize(input).map_err(query_error)?;
+        if may_be_in_order(&input).map_err(query_error)?
+            && let Some(execution) = in_order(state.clone(), &input, skip, fetch).await.map_err(query_error)?
+        {
+            return Ok(execution);
+        }
+        optimized = (skip == 0 && fetch.is_none()).then_some(input);
     }
     let rows = Rows::Merged { is_sorted: is_sorted(plan) };
-    let plan = state.optimize(plan).and_then(group_by_numbers).map_err(query_error)?;
+    let plan = optimized.map_or_else(|| state.optimize(plan), Ok).and_then(group_by_numbers).map_err(query_error)?;
     let plan = state.query_planner().create_physical_plan(&plan, &state).await.map_err(query_error)?;
     Ok(Execution { plan, context: state.task_ctx(), rows })
 }
 
 /// Returns the skip, the fetch and the input of a top-level LIMIT, if the input consists of scans, filters,
-/// projections and sorts only, without subqueries, and may be in the order of the scan.
+/// projections and sorts only.
 fn row_by_row(plan: &LogicalPlan) -> DataFusionResult<Option<(usize, Option<usize>, &LogicalPlan)>> {
     let (skip, fetch, input) = match plan {
         LogicalPlan::Limit(limit) => match (limit.get_skip_type()?, limit.get_fetch_type()?) {
@@ -89,16 +95,10 @@ fn row_by_row(plan: &LogicalPlan) -> DataFusionResult<Option<(usize, Option<usiz
     };
     let mut node = input;
     loop {
-        let mut has_subquery = false;
-        node.apply_subqueries(|_| {
-            has_subquery = true;
-            Ok(TreeNodeRecursion::Stop)
-        })?;
         node = match node {
-            _ if has_subquery => return Ok(None),
             LogicalPlan::Projection(projection) => &projection.input,
             LogicalPlan::Filter(filter) => &filter.input,
-            LogicalPlan::Sort(sort) if sort.fetch.is_none() && may_be_in_order(sort) => &sort.input,
+            LogicalPlan::Sort(sort) if sort.fetch.is_none() => &sort.input,
             LogicalPlan::SubqueryAlias(alias) => &alias.input,
             LogicalPlan::TableScan(_) => return Ok(Some((skip, fetch, input))),
             _ => return Ok(None),
@@ -106,21 +106,54 @@ fn row_by_row(plan: &LogicalPlan) -> DataFusionResult<Option<(usize, Option<usiz
     }
 }
 
-/// Returns whether the order of a scan may satisfy a sort. It does not if the first key needs columns that no scan is
-/// ordered by, and no condition makes one of them constant.
-fn may_be_in_order(sort: &Sort) -> bool {
-    let Some(SortExpr { expr: key, .. }) = sort.expr.first() else { return true };
+/// Returns whether an optimized plan may keep the order of its scan. A join, as of a subquery, does not.
+fn may_be_in_order(plan: &LogicalPlan) -> DataFusionResult<bool> {
+    let mut node = plan;
+    loop {
+        let mut has_subquery = false;
+        node.apply_subqueries(|_| {
+            has_subquery = true;
+            Ok(TreeNodeRecursion::Stop)
+        })?;
+        node = match node {
+            _ if has_subquery => return Ok(false),
+            LogicalPlan::Projection(projection) => &projection.input,
+            LogicalPlan::Filter(filter) => &filter.input,
+            LogicalPlan::SubqueryAlias(alias) => &alias.input,
+            LogicalPlan::Sort(sort) if !may_be_satisfied(sort) => return Ok(false),
+            LogicalPlan::Sort(sort) => &sort.input,
+            node => return Ok(matches!(node, LogicalPlan::TableScan(_))),
+        }
+    }
+}
+
+/// Returns whether the order of a scan may satisfy a sort. It does not if the first key needs other columns than the first
+/// of that order, and no condition makes one of them constant.
+fn may_be_satisfied(sort: &Sort) -> bool {
+    let Some(SortExpr { expr: key, asc, .. }) = sort.expr.first() else { return true };
     let (mut node, mut columns) = (&sort.input, key.column_refs());
+    let mut may_be_constant = false;
     while !columns.is_empty() {
+        let check = |condition: &Expr| {
+            may_be_constant |= !is_inequality(condition) && !condition.column_refs().is_disjoint(&columns);
+        };
         node = match node.as_ref() {
-            LogicalPlan::Filter(filter) if filter.predicate.column_refs().is_disjoint(&columns) => &filter.input,
+            LogicalPlan::Filter(filter) => {
+                split_conjunction(&filter.predicate).into_iter().for_each(check);
+                &filter.input
+            }
             LogicalPlan::Projection(projection) => {
                 let expr_of = |column| projection.expr.get(projection.schema.maybe_index_of_column(column)?);
                 columns = columns.into_iter().filter_map(expr_of).flat_map(Expr::column_refs).collect();
                 &projection.input
             }
-            LogicalPlan::TableScan(_) => {
-                return columns.iter().any(|column| ["model", "run_id", "step_index"].contains(&column.name()));
+            LogicalPlan::TableScan(scan) => {
+                scan.filters.iter().for_each(check);
+                let is_first = |column: &&Column| match scan.table_name.table() {
+                    "annotations" => ["model", "run_id", "step_index"].contains(&column.name()),
+                    _ => column.name() == "run_id",
+                };
+                return may_be_constant || columns.iter().any(is_first) && (*asc || !matches!(key, Expr::Column(_)));
             }
             _ => return true,
         }
@@ -128,7 +161,12 @@ fn may_be_in_order(sort: &Sort) -> bool {
     !key.is_volatile()
 }
 
-/// Makes a plan with one partition per row group; `None` if a node does not keep their order.
+fn is_inequality(condition: &Expr) -> bool {
+    let Expr::BinaryExpr(BinaryExpr { op, .. }) = condition else { return false };
+    matches!(op, Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq | Operator::NotEq)
+}
+
+/// Makes a plan of an optimized one, with one partition per row group; `None` if a node does not keep their order.
 async fn in_order(
     mut state: SessionState,
     plan: &LogicalPlan,
@@ -141,8 +179,7 @@ async fn in_order(
     config.options_mut().optimizer.enable_round_robin_repartition = false;
     // Otherwise a partition of a scan without a sort order may read the files of another partition.
     config.options_mut().execution.enable_file_stream_work_stealing = false;
-    let plan = state.optimize(plan)?;
-    let mut plan = state.query_planner().create_physical_plan(&plan, &state).await?;
+    let mut plan = state.query_planner().create_physical_plan(plan, &state).await?;
     if let Some(merge) = plan.downcast_ref::<SortPreservingMergeExec>().filter(|merge| merge.fetch().is_none()) {
         // The partitions are in order already, so the merge is not needed.
         plan = Arc::clone(merge.input());
@@ -205,7 +242,14 @@ mod tests {
         for (text, expected) in [
             ("SELECT board FROM steps WHERE move = 1", (true, true)),
             ("SELECT run_id AS r, step_index AS s FROM steps ORDER BY r, s", (true, true)),
-            ("SELECT * FROM steps WHERE run_id = 1 ORDER BY step_index", (true, false)),
+            ("SELECT * FROM steps WHERE run_id = 1 ORDER BY step_index", (false, false)),
+            ("SELECT * FROM steps ORDER BY run_id DESC", (false, false)),
+            ("SELECT * FROM steps ORDER BY run_id, move", (true, false)),
+            ("SELECT * FROM runs WHERE max_score > 5 ORDER BY max_score DESC", (false, false)),
+            ("SELECT * FROM steps WHERE 1 = 1 OR run_id IN (SELECT run_id FROM runs)", (true, true)),
+            ("SELECT *, (SELECT 1) AS one FROM steps", (false, false)),
+            ("SELECT * FROM steps ORDER BY CASE WHEN 1 = 2 THEN max_score END, run_id, step_index", (true, true)),
+            ("SELECT * FROM steps ORDER BY max_score IS NULL, run_id, step_index", (true, true)),
             ("SELECT * FROM steps WHERE move = 1 ORDER BY move, run_id, step_index", (true, true)),
             ("SELECT * FROM steps ORDER BY move", (false, false)),
             ("SELECT move + 1 AS run_id FROM steps WHERE run_id = 1 ORDER BY run_id", (false, false)),
@@ -217,7 +261,9 @@ mod tests {
             let planned = async move {
                 let state = context.state();
                 let plan = state.create_logical_plan(text).await.map_err(query_error)?;
-                let may_be = row_by_row(&plan).map_err(query_error)?.is_some();
+                assert!(row_by_row(&plan).map_err(query_error)?.is_some());
+                let plan = state.optimize(&plan).map_err(query_error)?;
+                let may_be = may_be_in_order(&plan).map_err(query_error)?;
                 let is = in_order(state, &plan, 0, None).await.map_err(query_error)?.is_some();
                 Ok((may_be, is))
             };
