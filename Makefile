@@ -35,7 +35,7 @@ help:
 	@echo 'make browser install Chromium for the tests of pages, on Debian as root'
 	@echo 'make page    the pages of the report and of the explorer, from explore/web'
 	@echo 'make site    the website of the documentation, in dist/site'
-	@echo 'make docs    the documentation of the crate'
+	@echo 'make docs    the documentation of the crate, and Markdown pages with the Python reference in dist/pages'
 	@echo 'make wheel   an optimized wheel in dist/, for Linux with glibc 2.28 or newer'
 	@echo 'make check-wheel  install the wheel of dist/ in fresh environments and use it; PYTHONS="python3.11 python3.13"'
 	@echo 'make sdist   the source distribution in dist/ and the package of the crate, both checked by the compiler from their own files'
@@ -157,8 +157,9 @@ bench: extension $(VENV)/test-tools
 	$(CARGO) bench --profile release --locked
 	$(BIN)/python benches/side_by_side
 
-docs:
+docs: extension $(VENV)/test-tools
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --release --no-deps --locked
+	$(BIN)/python docs/site.py
 
 $(VENV)/site-tools: requirements/site.txt $(VENV)/tools
 	$(PIP) -r requirements/site.txt

@@ -20,8 +20,8 @@
 
 use crate::error::{Error, Result};
 use crate::format::files::mapped::{header_error, map_file, read_json};
+use crate::format::files::mapped_rows::{METADATA, MappedRows, RowFields, numbered_files, part_of};
 use crate::format::files::npy::NpyMatrix;
-use crate::format::files::shards::{METADATA, RowFields, RowShards, numbered_files, part_of};
 use crate::format::session::{SessionRun, runs_in};
 use crate::system::cancellation::CancellationToken;
 use memmap2::Mmap;
@@ -85,7 +85,7 @@ impl AnnotationRow {
 #[derive(Debug)]
 pub(crate) struct AnnotationFolder {
     path: PathBuf,
-    rows: RowShards,
+    rows: MappedRows,
     /// The student bins in the order of their first rows.
     bins: Vec<StudentBins>,
     /// The run ids in the order of the rows, and the rows of each run.
@@ -128,7 +128,7 @@ impl AnnotationFolder {
     /// [`ErrorKind::Io`](crate::ErrorKind::Io), [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
     pub(crate) fn open(path: &Path, cancel: &CancellationToken) -> Result<AnnotationFolder> {
         let files = numbered_files(path, "annotations", "rows of the annotations")?;
-        let rows = RowShards::open(files, &[RowFields::packed(&FIELDS)])?;
+        let rows = MappedRows::open(files, &[RowFields::packed(&FIELDS)])?;
         let bins =
             rows.parts().filter_map(|(path, first, len)| StudentBins::open(path, first..first + len).transpose());
         let bins = bins.collect::<Result<_>>()?;

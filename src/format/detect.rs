@@ -1,8 +1,8 @@
 //! Detection of files by their content, and opening of those that hold many runs.
 
 use crate::error::Result;
+use crate::format::files::mapped_rows;
 use crate::format::files::npy;
-use crate::format::files::shards;
 use crate::format::files::sqlite;
 use crate::format::macroxue;
 use crate::format::numpy_folder;
@@ -92,7 +92,7 @@ impl ContainerKind {
             ContainerKind::Pack => name.ends_with(".a2pack"),
             ContainerKind::PackDat => name.ends_with("pack.dat"),
             ContainerKind::Steps => numpy_folder::is_name_of_steps(name),
-            ContainerKind::Metadata => name == shards::METADATA,
+            ContainerKind::Metadata => name == mapped_rows::METADATA,
             ContainerKind::LogMeta => name.strip_suffix(".gz").unwrap_or(name).ends_with(".meta.json"),
             ContainerKind::LogRows => false,
         })

@@ -4,8 +4,8 @@ use crate::error::{Error, Result};
 use crate::format::annotations;
 use crate::format::dataset;
 use crate::format::files::mapped::open_file;
+use crate::format::files::mapped_rows;
 use crate::format::files::npy::NpyHeader;
-use crate::format::files::shards;
 use crate::format::macroxue_pack;
 use crate::format::registry::SourceFormat;
 use crate::format::session;
@@ -16,7 +16,7 @@ use std::path::Path;
 /// Opens a folder of runs and detects its format from its rows. Returns `None` if the folder holds no runs.
 pub(in crate::format) fn open(folder: &Path) -> Result<Option<(SourceFormat, Box<dyn RunSource>)>> {
     if !has_steps(folder)? {
-        let metadata = folder.join(shards::METADATA);
+        let metadata = folder.join(mapped_rows::METADATA);
         // A folder of annotations has a copy of its pool's database.
         if !metadata.exists() || folder.join(annotations::MANIFEST).exists() {
             return Ok(None);
@@ -24,7 +24,7 @@ pub(in crate::format) fn open(folder: &Path) -> Result<Option<(SourceFormat, Box
         let expected = "steps.npy or steps-<number>.npy beside it";
         return Err(Error::decode(0, "file of steps", expected, "no such file").with_path(metadata));
     }
-    let files = shards::files_in(folder)?;
+    let files = mapped_rows::files_in(folder)?;
     // `files_in` returns at least one file.
     let Some(path) = files.first() else { return Ok(None) };
     let located = |error: Error| error.of_header().with_path(path);
@@ -35,7 +35,7 @@ pub(in crate::format) fn open(folder: &Path) -> Result<Option<(SourceFormat, Box
         (SourceFormat::Session, Box::new(session::Session::open(folder)?))
     } else if macroxue_pack::has_rows(&header) {
         (SourceFormat::Macroxue, Box::new(macroxue_pack::MacroxuePack::open(folder)?))
-    } else if folder.join(shards::METADATA).exists() {
+    } else if folder.join(mapped_rows::METADATA).exists() {
         let expected = "the fields of a dataset, a session or a Macroxue pack, little-endian";
         return Err(located(Error::decode(10, "fields of a row", expected, header.shown())));
     } else {
@@ -49,8 +49,8 @@ pub(in crate::format) fn open(folder: &Path) -> Result<Option<(SourceFormat, Box
 pub(crate) fn is_companion(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let is_of_folder = matches!(name, "manifest.json" | "valuation_types.json" | annotations::MANIFEST)
-        || ["annotations", "embeddings", shards::METADATA].iter().any(|start| name.starts_with(start));
-    is_of_folder && parent(path).join(shards::METADATA).exists()
+        || ["annotations", "embeddings", mapped_rows::METADATA].iter().any(|start| name.starts_with(start));
+    is_of_folder && parent(path).join(mapped_rows::METADATA).exists()
 }
 
 /// Returns whether a file of this name holds steps.

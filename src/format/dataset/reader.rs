@@ -5,7 +5,7 @@ use super::metadata::{Metadata, damaged};
 use super::row::{DatasetRow, ROW_LEN, fields};
 use crate::error::{Error, Result};
 use crate::format::files::mapped::{header_error, map_file};
-use crate::format::files::shards::{METADATA, RowShards, files_in};
+use crate::format::files::mapped_rows::{METADATA, MappedRows, files_in};
 use crate::format::rows::rebuild;
 use crate::format::source::{RunSource, SourceRun};
 use crate::run::{Run, RunMeta};
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub struct Dataset {
     folder: PathBuf,
-    steps: RowShards,
+    steps: MappedRows,
     runs: Metadata,
     /// The difference between an outdated manifest and the files.
     outdated: Option<Error>,
@@ -42,7 +42,7 @@ impl Dataset {
         let folder = if path.is_dir() { path } else { parent(path) }.to_owned();
         let manifest = Manifest::read(&folder)?;
         let runs = Metadata::read(&folder.join(METADATA))?;
-        let steps = RowShards::open(files_in(&folder)?, &[fields()])?;
+        let steps = MappedRows::open(files_in(&folder)?, &[fields()])?;
         let (num_rows, num_runs) = (steps.num_rows(), runs.num_runs());
         runs.check_claims(num_rows, &folder.join(METADATA))?;
         let mut dataset = Dataset { folder, steps, runs, outdated: None };

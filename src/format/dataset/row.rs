@@ -2,13 +2,13 @@
 
 use crate::board::Board;
 use crate::error::Result;
+use crate::format::files::mapped_rows::{FileNumbering, RowFields};
 use crate::format::files::npy::NpyHeader;
-use crate::format::files::shards::{RowFields, ShardNumbering};
 use crate::format::rows::{row_branches, row_step};
 use crate::run::RunStep;
 use std::mem::offset_of;
 
-pub(super) const NUMBERING: ShardNumbering = ShardNumbering { digits: 5, first: 0 };
+pub(super) const NUMBERING: FileNumbering = FileNumbering { digits: 5, first: 0 };
 
 /// One step in 32 bytes, in the layout of the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]

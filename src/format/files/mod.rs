@@ -8,10 +8,10 @@
 
 pub(in crate::format) mod bytes;
 pub(in crate::format) mod mapped;
+pub(in crate::format) mod mapped_rows;
 pub(crate) mod npy;
 pub(in crate::format) mod ordered;
 pub(in crate::format) mod row_folder;
-pub(in crate::format) mod shards;
 pub(in crate::format) mod sqlite;
 pub(in crate::format) mod staged_folder;
 pub(in crate::format) mod walk;

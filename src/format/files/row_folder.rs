@@ -1,8 +1,8 @@
 //! Writing a folder of runs: their rows in `steps.npy` or in numbered shards, and their metadata in `metadata.db`.
 
 use crate::error::{Error, Result};
+use crate::format::files::mapped_rows::{FileNumbering, METADATA, RowFields, SINGLE};
 use crate::format::files::npy;
-use crate::format::files::shards::{METADATA, RowFields, SINGLE, ShardNumbering};
 use crate::format::files::sqlite::Database;
 use crate::format::files::staged_folder::StagedFolder;
 use std::fs::File;
@@ -18,7 +18,7 @@ pub(in crate::format) struct RowFolder {
     pub(in crate::format) database: Database,
     layout: RowFields,
     /// The naming of shards, the number of the next shard, and the maximum rows per shard. `None` for one file.
-    shards: Option<(ShardNumbering, u64, u64)>,
+    shards: Option<(FileNumbering, u64, u64)>,
     current: Option<RowFile>,
     finished: Vec<(String, u32)>,
     num_rows: u64,
@@ -39,7 +39,7 @@ impl RowFolder {
         parent: &Path,
         layout: RowFields,
         shard_rows: Option<u64>,
-        numbering: ShardNumbering,
+        numbering: FileNumbering,
         schema: &str,
     ) -> Result<RowFolder> {
         if shard_rows == Some(0) {

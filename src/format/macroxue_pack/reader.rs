@@ -3,7 +3,7 @@
 use super::row::{Head, key, layouts, to_step};
 use super::valuation_types::ValuationTypes;
 use crate::error::{Error, Result};
-use crate::format::files::shards::{METADATA, RowShards, files_in, part_of};
+use crate::format::files::mapped_rows::{METADATA, MappedRows, files_in, part_of};
 use crate::format::files::sqlite::Database;
 use crate::format::session::{IndexedRuns, IndexedSource, read_runs};
 use crate::run::{Run, RunMeta};
@@ -32,7 +32,7 @@ impl MacroxuePack {
         let database = Database::open(&folder.join(METADATA))?;
         let runs = read_runs(&database)?;
         let types = ValuationTypes::read(folder)?;
-        let steps = RowShards::open(files_in(folder)?, &layouts())?;
+        let steps = MappedRows::open(files_in(folder)?, &layouts())?;
         Ok(MacroxuePack { runs: IndexedRuns::new(folder, steps, runs, key), types })
     }
 

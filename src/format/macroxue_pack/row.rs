@@ -2,8 +2,8 @@
 
 use crate::board::{Board, Move, WideBoard};
 use crate::error::{Error, Result};
+use crate::format::files::mapped_rows::{FileNumbering, RowFields, part_of};
 use crate::format::files::npy::NpyHeader;
-use crate::format::files::shards::{RowFields, ShardNumbering, part_of};
 use crate::format::rows::known_move;
 use crate::run::{Branches, RunStep};
 use std::mem::offset_of;
@@ -45,7 +45,7 @@ const PADDING: usize = 2;
 const _: () = assert!(size_of::<Head>() == 26 && size_of::<PackedRow>() == 46);
 
 /// The naming of shards by the original packer.
-pub(super) const NUMBERING: ShardNumbering = ShardNumbering { digits: 5, first: 0 };
+pub(super) const NUMBERING: FileNumbering = FileNumbering { digits: 5, first: 0 };
 
 /// The fields of a packed row.
 const FIELDS: &[(&str, &str, usize)] = &[

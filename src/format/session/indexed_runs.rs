@@ -9,7 +9,7 @@ mod tests;
 
 use super::metadata::SessionRun;
 use crate::error::{Error, Result};
-use crate::format::files::shards::{METADATA, RowShards};
+use crate::format::files::mapped_rows::{METADATA, MappedRows};
 use crate::format::files::sqlite::InvalidValue;
 use crate::format::rows::rebuild;
 use crate::format::source::{RunSource, SourceFacts, SourceRun};
@@ -22,7 +22,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(in crate::format) struct IndexedRuns {
     folder: PathBuf,
-    pub(in crate::format) steps: RowShards,
+    pub(in crate::format) steps: MappedRows,
     /// The spans of all runs, in the order of run ids and then of rows.
     spans: Vec<Span>,
     key: RowKey,
@@ -42,7 +42,7 @@ struct Span {
 
 impl IndexedRuns {
     /// Scans all rows.
-    pub(in crate::format) fn new(folder: &Path, steps: RowShards, runs: Vec<SessionRun>, key: RowKey) -> IndexedRuns {
+    pub(in crate::format) fn new(folder: &Path, steps: MappedRows, runs: Vec<SessionRun>, key: RowKey) -> IndexedRuns {
         let mut spans: Vec<Span> = Vec::new();
         for (first, row) in (0..).zip(steps.iter()) {
             let (run_id, _) = key(row);

@@ -5,7 +5,7 @@ use super::metadata::{read_entry, read_runs};
 use super::row::{fields, has_action, key, to_step};
 use crate::board::Move;
 use crate::error::Result;
-use crate::format::files::shards::{METADATA, RowShards, files_in};
+use crate::format::files::mapped_rows::{METADATA, MappedRows, files_in};
 use crate::format::files::sqlite::Database;
 use crate::run::{Run, RunMeta, after_states};
 use crate::system::publish::parent;
@@ -40,7 +40,7 @@ impl Session {
         let engine = model.and_then(|model| model.get("tag")?.as_str().map(str::to_owned));
         let rate = rate.as_ref().and_then(Value::as_u64);
         let sample_rate = rate.and_then(|rate| u32::try_from(rate).ok()).filter(|&rate| rate > 0);
-        let steps = RowShards::open(files_in(folder)?, &[fields(false), fields(true)])?;
+        let steps = MappedRows::open(files_in(folder)?, &[fields(false), fields(true)])?;
         Ok(Session { runs: IndexedRuns::new(folder, steps, runs, key), engine, sample_rate })
     }
 

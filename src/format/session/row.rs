@@ -2,13 +2,13 @@
 
 use crate::board::{Move, WideBoard};
 use crate::error::{Error, Result};
+use crate::format::files::mapped_rows::{FileNumbering, RowFields, part_of};
 use crate::format::files::npy::NpyHeader;
-use crate::format::files::shards::{RowFields, ShardNumbering, part_of};
 use crate::format::rows::known_move;
 use crate::run::RunStep;
 use std::mem::offset_of;
 
-pub(super) const NUMBERING: ShardNumbering = ShardNumbering { digits: 6, first: 1 };
+pub(super) const NUMBERING: FileNumbering = FileNumbering { digits: 6, first: 1 };
 
 /// The board of a step in 28 bytes, in the layout of the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]

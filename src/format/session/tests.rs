@@ -1,7 +1,7 @@
 use super::*;
 use crate::board::{Board, Move};
 use crate::error::ErrorKind;
-use crate::format::files::shards::METADATA;
+use crate::format::files::mapped_rows::METADATA;
 use crate::format::source::{RunSource, SourceRun};
 use crate::format::tests::samples::game;
 use crate::run::{Run, RunMeta, RunStep};

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::format::npy::NpyMatrix;
 use crate::format::{header_error, numbered_files, open_file, read_json};
-use crate::table::columns::attached::{AttachedColumn, RowPlaces, ValueShard};
+use crate::table::columns::attached::{AttachedColumn, RowPlaces, ValueFile};
 use crate::table::columns::step_keys::StepKeys;
 use crate::table::rows::element::ElementType;
 use crate::table::rows::memory::{FileIdentity, FrozenRegion};
@@ -84,7 +84,7 @@ impl ArrayFiles {
     pub(in crate::table) fn column(&self, name: &str, places: RowPlaces) -> Result<AttachedColumn> {
         let mut first_row = 0;
         let shard = |file: &ArrayFile| {
-            let shard = ValueShard { first_row, values: file.map()? };
+            let shard = ValueFile { first_row, values: file.map()? };
             first_row += file.num_rows;
             Ok(shard)
         };

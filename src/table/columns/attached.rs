@@ -26,12 +26,12 @@ pub struct AttachedColumn {
     pub(in crate::table) dtype: ElementType,
     pub(in crate::table) values_per_row: usize,
     /// All values, row after row of the array. There is at least one shard.
-    pub(in crate::table) values: Arc<[ValueShard]>,
+    pub(in crate::table) values: Arc<[ValueFile]>,
     pub(in crate::table) places: RowPlaces,
 }
 
 /// The values of one file of an array.
-pub(in crate::table) struct ValueShard {
+pub(in crate::table) struct ValueFile {
     /// The number of the file's first row in the array.
     pub(in crate::table) first_row: u64,
     pub(in crate::table) values: FrozenRegion,
@@ -180,7 +180,7 @@ impl AttachedColumn {
     pub(in crate::table) fn advise(&self, rows: Range<u64>, soon: bool) {
         let width = self.width() as u64;
         let advise = |rows: Range<u64>| {
-            for (k, ValueShard { first_row, values }) in self.values.iter().enumerate() {
+            for (k, ValueFile { first_row, values }) in self.values.iter().enumerate() {
                 let end = self.values.get(k + 1).map_or(u64::MAX, |next| next.first_row);
                 let own = rows.start.max(*first_row)..rows.end.min(end);
                 if own.start < own.end {

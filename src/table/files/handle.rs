@@ -10,7 +10,7 @@
 //! path of their files, and a list of places in the same way as rows.
 
 use crate::error::{Error, ErrorKind, Location, Result};
-use crate::table::columns::attached::{AttachedColumn, RowPlaces, ValueShard};
+use crate::table::columns::attached::{AttachedColumn, RowPlaces, ValueFile};
 use crate::table::files::footer::footer;
 use crate::table::files::region_location::RegionLocation;
 use crate::table::rows::element::ElementType;
@@ -57,7 +57,7 @@ impl StepTable {
     pub fn handle(&self) -> Result<Vec<u8>> {
         let no_footer = || Ok(Vec::new());
         let column = |column: &AttachedColumn| {
-            let value = |shard: &ValueShard| Ok((shard.first_row, shard.values.location(no_footer)?));
+            let value = |shard: &ValueFile| Ok((shard.first_row, shard.values.location(no_footer)?));
             let (shift, places) = match &column.places {
                 RowPlaces::Shifted(by) => (*by, None),
                 RowPlaces::Listed(first, places) => (*first, Some(places.location(no_footer)?)),
@@ -121,7 +121,7 @@ impl ColumnHandle {
     /// Opens the column of a table with `num_rows` rows.
     fn open(&self, num_rows: u64, selection: Option<&[[u64; 2]]>) -> Result<AttachedColumn> {
         let value = |(first_row, location): &(u64, RegionLocation)| {
-            Ok(ValueShard { first_row: *first_row, values: location.map()? })
+            Ok(ValueFile { first_row: *first_row, values: location.map()? })
         };
         let places = match &self.places {
             None => RowPlaces::Shifted(self.shift),

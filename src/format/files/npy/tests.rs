@@ -1,5 +1,5 @@
 use super::*;
-use crate::format::files::shards::RowFields;
+use crate::format::files::mapped_rows::RowFields;
 use proptest::prelude::*;
 
 const PACKED: &str = "{'descr': [('board', '<u8'), ('move', '|u1'), ('ev_legal', '|u1'), ('ev_values', '<f4', (4,)), \

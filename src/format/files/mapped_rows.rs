@@ -39,12 +39,12 @@ impl RowFields {
 
 /// The naming of shards, such as `steps-00000.npy`.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::format) struct ShardNumbering {
+pub(in crate::format) struct FileNumbering {
     pub(in crate::format) digits: usize,
     pub(in crate::format) first: u64,
 }
 
-impl ShardNumbering {
+impl FileNumbering {
     pub(in crate::format) fn name(self, number: u64) -> String {
         format!("steps-{number:0digits$}.npy", digits = self.digits)
     }
@@ -52,14 +52,14 @@ impl ShardNumbering {
 
 /// All rows of a folder, memory-mapped.
 #[derive(Debug)]
-pub(in crate::format) struct RowShards {
-    shards: Vec<RowShard>,
+pub(in crate::format) struct MappedRows {
+    shards: Vec<MappedFile>,
     num_rows: u64,
     stride: usize,
 }
 
 #[derive(Debug)]
-struct RowShard {
+struct MappedFile {
     path: PathBuf,
     bytes: Mmap,
     header_len: usize,
@@ -115,9 +115,9 @@ pub(crate) fn numbered_files(folder: &Path, stem: &str, what: &'static str) -> R
     Ok(shards.into_iter().map(|(_, path)| path).collect())
 }
 
-impl RowShards {
+impl MappedRows {
     /// Opens the files. All must have the first of these layouts that the first file has.
-    pub(in crate::format) fn open(files: Vec<PathBuf>, layouts: &[RowFields]) -> Result<RowShards> {
+    pub(in crate::format) fn open(files: Vec<PathBuf>, layouts: &[RowFields]) -> Result<MappedRows> {
         let mut layouts = layouts;
         let (mut shards, mut num_rows) = (Vec::with_capacity(files.len()), 0_u64);
         for path in files {
@@ -134,9 +134,9 @@ impl RowShards {
             // This cannot overflow, because each row takes bytes of a mapped file.
             num_rows += header.num_rows;
             let (header_len, num_rows) = (header.len as usize, header.num_rows);
-            shards.push(RowShard { path, bytes, header_len, first_row, num_rows });
+            shards.push(MappedFile { path, bytes, header_len, first_row, num_rows });
         }
-        Ok(RowShards { shards, num_rows, stride: layouts.first().map_or(1, |layout| layout.stride) })
+        Ok(MappedRows { shards, num_rows, stride: layouts.first().map_or(1, |layout| layout.stride) })
     }
 
     pub(in crate::format) fn num_rows(&self) -> u64 {
@@ -169,7 +169,7 @@ impl RowShards {
         if range.start > range.end || range.end > self.num_rows {
             return None;
         }
-        let part = |shard: &RowShard| {
+        let part = |shard: &MappedFile| {
             let from = range.start.max(shard.first_row) - shard.first_row;
             let to = range.end.min(shard.first_row + shard.num_rows) - shard.first_row;
             from as usize * self.stride..to as usize * self.stride
@@ -218,14 +218,14 @@ impl RowShards {
     }
 }
 
-impl RowShard {
+impl MappedFile {
     fn rows(&self) -> &[u8] {
         // `open` checked that the file ends with the last row.
         self.bytes.get(self.header_len..).unwrap_or_default()
     }
 }
 
-/// Returns the part of a row at an offset. Rows have alignment 1, and a layout of [`RowShards::open`] has room for it.
+/// Returns the part of a row at an offset. Rows have alignment 1, and a layout of [`MappedRows::open`] has room for it.
 #[inline]
 pub(in crate::format) fn part_of<T: bytemuck::Pod>(row: &[u8], offset: usize) -> &T {
     const { assert!(align_of::<T>() == 1) };
