@@ -22,7 +22,6 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{ParamValues, Result as DataFusionResult};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr, FetchType, LogicalPlan, LogicalPlanBuilder, SkipType, Volatility};
-use datafusion::prelude::SessionContext;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
@@ -52,7 +51,7 @@ pub struct Query {
     archive: Archive,
     options: QueryOptions,
     /// The process that planned the query, and its session.
-    session: (ProcessId, SessionContext),
+    session: (ProcessId, Arc<SessionState>),
     /// The analyzed plan. It has the types of the result.
     plan: LogicalPlan,
     /// A hash of the text, the parameters and the limits that were added.
@@ -113,10 +112,10 @@ impl Archive {
         let limits = QueryLimits::new(options);
         guard::check_length(text)?;
         user_tables::check_names(&options.tables)?;
-        let context = session::context(self, options)?;
+        let session = (ProcessId::current(), session::state(self, options)?);
         let hash = hash_of(text, &params);
         debug!(target: "a2store::query", archive = %self.path().display(), version = self.version(), sql = text, "plan a query");
-        let (text, own, state) = (text.to_owned(), options.tables.clone(), context.state());
+        let (text, own, state) = (text.to_owned(), options.tables.clone(), Arc::clone(&session.1));
         let planning = async move {
             let own = own.iter().map(|(name, _)| name.as_str());
             let tables: Vec<&str> = ["steps", "runs", "annotations"].into_iter().chain(own).collect();
@@ -127,7 +126,6 @@ impl Archive {
             Ok(plan)
         };
         let plan = block_on_unless(planning, || limits.check(cancel))?;
-        let session = (ProcessId::current(), context);
         Ok(Query { archive: self.clone(), options: options.clone(), session, plan, hash, cluster: None })
     }
 }
@@ -305,7 +303,7 @@ impl Query {
                 plan => Some(LogicalPlanBuilder::from(plan).filter(expr)?.build()?),
             })
         }
-        let state = self.context()?.state();
+        let state = self.state()?;
         let expr = state.create_logical_expr(condition, self.plan.schema()).map_err(query_error)?;
         let Some(plan) = filtered(self.plan.clone(), expr).map_err(query_error)? else { return Ok(None) };
         let plan = analyzed(plan, &state).map_err(query_error)?;
@@ -361,15 +359,15 @@ impl Query {
         limits: &QueryLimits,
         cancel: &CancellationToken,
     ) -> Result<Execution> {
-        let (plan, context) = (self.plan.clone(), self.context()?);
-        let planning = async move { execution::plan(&context, &plan, division).await };
+        let (plan, state) = (self.plan.clone(), self.state()?);
+        let planning = async move { execution::plan(&state, &plan, division).await };
         block_on_unless(planning, || limits.check(cancel)).map_err(|error| limits.explain(self.archive.blame(error)))
     }
 
     /// Returns the optimized logical plan.
     pub(in crate::query) fn optimized(&self, limits: &QueryLimits, cancel: &CancellationToken) -> Result<LogicalPlan> {
-        let (plan, context) = (self.plan.clone(), self.context()?);
-        let planning = async move { context.state().optimize(&plan).map_err(query_error) };
+        let (plan, state) = (self.plan.clone(), self.state()?);
+        let planning = async move { execution::begun(&state).optimize(&plan).map_err(query_error) };
         block_on_unless(planning, || limits.check(cancel))
     }
 
@@ -379,9 +377,9 @@ impl Query {
 
     /// Returns the session for planning. A forked child makes its own, because threads that do not exist in the
     /// child may have held the locks of the parent's session.
-    pub(in crate::query) fn context(&self) -> Result<SessionContext> {
-        let (process, context) = &self.session;
-        if process.is_current() { Ok(context.clone()) } else { session::context(&self.archive, &self.options) }
+    pub(in crate::query) fn state(&self) -> Result<Arc<SessionState>> {
+        let (process, state) = &self.session;
+        if process.is_current() { Ok(Arc::clone(state)) } else { session::state(&self.archive, &self.options) }
     }
 
     /// Returns a hash of the archive's newest commit, the text, the parameters and the limits that were added, as 16

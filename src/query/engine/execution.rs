@@ -20,7 +20,6 @@ use datafusion::logical_expr::{BinaryExpr, Expr, FetchType, LogicalPlan, Operato
 use datafusion::physical_plan::execution_plan::CardinalityEffect;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
-use datafusion::prelude::SessionContext;
 use std::sync::Arc;
 
 /// A physical plan and how to read its partitions.
@@ -54,13 +53,20 @@ impl Rows {
     }
 }
 
+/// Returns a session for one execution, whose time begins now.
+pub(in crate::query) fn begun(session: &SessionState) -> SessionState {
+    let mut state = session.clone();
+    state.mark_start_execution();
+    state
+}
+
 /// Makes the physical plan of a query, for tasks if there is a division.
 pub(in crate::query) async fn plan(
-    context: &SessionContext,
+    session: &SessionState,
     plan: &LogicalPlan,
     division: Option<Division>,
 ) -> Result<Execution> {
-    let mut state = context.state();
+    let mut state = begun(session);
     if let Some(division) = division {
         let config = state.config_mut();
         config.set_extension(Arc::new(division));
@@ -70,10 +76,12 @@ pub(in crate::query) async fn plan(
     let mut optimized = None;
     if let Some((skip, fetch, input)) = row_by_row(plan).map_err(query_error)? {
         let input = state.optimize(input).map_err(query_error)?;
-        if may_be_in_order(&input).map_err(query_error)?
-            && let Some(execution) = in_order(state.clone(), &input, skip, fetch).await.map_err(query_error)?
-        {
-            return Ok(execution);
+        if may_be_in_order(&input).map_err(query_error)? {
+            let config = state.config().clone();
+            if let Some(execution) = in_order(&mut state, &input, skip, fetch).await.map_err(query_error)? {
+                return Ok(execution);
+            }
+            *state.config_mut() = config;
         }
         optimized = (skip == 0 && fetch.is_none()).then_some(input);
     }
@@ -168,7 +176,7 @@ fn is_inequality(condition: &Expr) -> bool {
 
 /// Makes a plan of an optimized one, with one partition per row group; `None` if a node does not keep their order.
 async fn in_order(
-    mut state: SessionState,
+    state: &mut SessionState,
     plan: &LogicalPlan,
     skip: usize,
     fetch: Option<usize>,
@@ -179,7 +187,7 @@ async fn in_order(
     config.options_mut().optimizer.enable_round_robin_repartition = false;
     // Otherwise a partition of a scan without a sort order may read the files of another partition.
     config.options_mut().execution.enable_file_stream_work_stealing = false;
-    let mut plan = state.query_planner().create_physical_plan(plan, &state).await?;
+    let mut plan = state.query_planner().create_physical_plan(plan, state).await?;
     if let Some(merge) = plan.downcast_ref::<SortPreservingMergeExec>().filter(|merge| merge.fetch().is_none()) {
         // The partitions are in order already, so the merge is not needed.
         plan = Arc::clone(merge.input());
@@ -257,14 +265,14 @@ mod tests {
             ("SELECT * FROM steps WHERE run_id IN (SELECT run_id FROM runs)", (false, false)),
             ("SELECT * FROM steps WHERE run_id = (SELECT max(run_id) FROM runs)", (false, false)),
         ] {
-            let context = session::context(&archive, &QueryOptions::default()).unwrap();
+            let session = session::state(&archive, &QueryOptions::default()).unwrap();
             let planned = async move {
-                let state = context.state();
+                let mut state = begun(&session);
                 let plan = state.create_logical_plan(text).await.map_err(query_error)?;
                 assert!(row_by_row(&plan).map_err(query_error)?.is_some());
                 let plan = state.optimize(&plan).map_err(query_error)?;
                 let may_be = may_be_in_order(&plan).map_err(query_error)?;
-                let is = in_order(state, &plan, 0, None).await.map_err(query_error)?.is_some();
+                let is = in_order(&mut state, &plan, 0, None).await.map_err(query_error)?.is_some();
                 Ok((may_be, is))
             };
             assert_eq!(block_on(planned).unwrap(), expected, "{text}");

@@ -22,7 +22,7 @@ use datafusion::common::TableReference;
 use datafusion::execution::cache::cache_manager::CacheManagerConfig;
 use datafusion::execution::object_store::{DefaultObjectStoreRegistry, ObjectStoreRegistry, ObjectStoreUrl};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::execution::{SessionStateBuilder, SessionStateDefaults};
+use datafusion::execution::{SessionState, SessionStateBuilder, SessionStateDefaults};
 use datafusion::logical_expr::planner::ExprPlanner;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer};
@@ -53,7 +53,7 @@ const EXCLUDED: [&str; 11] = [
 const TABLE_PARTITIONS: usize = 16;
 
 /// Returns a session with the tables of the archive, and the tables and limits of the options.
-pub(in crate::query) fn context(archive: &Archive, options: &QueryOptions) -> Result<SessionContext> {
+pub(in crate::query) fn state(archive: &Archive, options: &QueryOptions) -> Result<Arc<SessionState>> {
     let stores = DefaultObjectStoreRegistry::new();
     // The session reads no files of the machine beyond the registered stores.
     stores.deregister_store(ObjectStoreUrl::local_filesystem().as_ref()).map_err(query_error)?;
@@ -83,7 +83,7 @@ pub(in crate::query) fn context(archive: &Archive, options: &QueryOptions) -> Re
         // A bare reference always means one of these tables, for names in any case and with any characters.
         context.register_table(TableReference::bare(name), table).map_err(query_error)?;
     }
-    Ok(context)
+    Ok(Arc::new(context.state()))
 }
 
 /// Restricts a session to what statements may use.

@@ -28,14 +28,20 @@ impl AnalyzerRule for ExprRule {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> DataFusionResult<LogicalPlan> {
+        let mut is_changed = false;
         let rewritten = plan.transform_up_with_subqueries(|node| {
             let (schema, names) = (input_schema(&node), NamePreserver::new(&node));
             let node = node.map_expressions(|expr| {
+                if matches!(expr, Expr::Column(_)) {
+                    return Ok(Transformed::no(expr));
+                }
                 let name = names.save(&expr);
                 Ok((self.rewrite)(expr, &schema)?.update_data(|expr| name.restore(expr)))
             })?;
-            // Types and nullability may have changed. `recompute_schema` keeps those of a union.
+            is_changed |= node.transformed;
+            // Types and nullability of this node or its inputs may have changed. `recompute_schema` keeps those of a union.
             node.map_data(|node| match node {
+                node if !is_changed => Ok(node),
                 LogicalPlan::Union(union) => Union::try_new_with_loose_types(union.inputs).map(LogicalPlan::Union),
                 node => node.recompute_schema(),
             })

@@ -89,7 +89,7 @@ fn divided(
     }
     let most = cluster.num_tasks.unwrap_or(cluster.engine.num_workers().saturating_mul(4)).max(1);
     let threads = cluster.threads.max(1);
-    let others = query.context()?.state().config().target_partitions();
+    let others = query.state()?.config().target_partitions();
     let division = Division { partitions: most.saturating_mul(threads), others };
     let mut header = TaskHeader {
         changes: cluster.changes.clone(),
