@@ -3,7 +3,7 @@
 //! | file | owns |
 //! | --- | --- |
 //! | `walk` | listing the files of a folder |
-//! | `npy`, `shards`, `row_folder` | NumPy headers, reading and writing of NumPy rows |
+//! | `npy`, `mapped_rows`, `row_folder` | NumPy headers, reading and writing of NumPy rows |
 //! | `bytes`, `mapped`, `sqlite`, `staged_folder`, `ordered` | access to bytes, databases and folders; parallel work |
 
 pub(in crate::format) mod bytes;
