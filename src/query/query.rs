@@ -367,7 +367,7 @@ impl Query {
     /// Returns the optimized logical plan.
     pub(in crate::query) fn optimized(&self, limits: &QueryLimits, cancel: &CancellationToken) -> Result<LogicalPlan> {
         let (plan, state) = (self.plan.clone(), self.state()?);
-        let planning = async move { execution::begun(&state).optimize(&plan).map_err(query_error) };
+        let planning = async move { execution::optimized(&execution::begun(&state), &plan).map_err(query_error) };
         block_on_unless(planning, || limits.check(cancel))
     }
 

@@ -60,6 +60,11 @@ pub(in crate::query) fn begun(session: &SessionState) -> SessionState {
     state
 }
 
+/// Optimizes an analyzed plan. [`SessionState::optimize`] would analyze it again.
+pub(in crate::query) fn optimized(state: &SessionState, plan: &LogicalPlan) -> DataFusionResult<LogicalPlan> {
+    state.optimizer().optimize(plan.clone(), state, |_, _| {})
+}
+
 /// Makes the physical plan of a query, for tasks if there is a division.
 pub(in crate::query) async fn plan(
     session: &SessionState,
@@ -73,9 +78,9 @@ pub(in crate::query) async fn plan(
         config.options_mut().execution.target_partitions = division.others;
         config.options_mut().optimizer.enable_round_robin_repartition = false;
     }
-    let mut optimized = None;
+    let mut whole = None;
     if let Some((skip, fetch, input)) = row_by_row(plan).map_err(query_error)? {
-        let input = state.optimize(input).map_err(query_error)?;
+        let input = optimized(&state, input).map_err(query_error)?;
         if may_be_in_order(&input).map_err(query_error)? {
             let config = state.config().clone();
             if let Some(execution) = in_order(&mut state, &input, skip, fetch).await.map_err(query_error)? {
@@ -83,10 +88,10 @@ pub(in crate::query) async fn plan(
             }
             *state.config_mut() = config;
         }
-        optimized = (skip == 0 && fetch.is_none()).then_some(input);
+        whole = (skip == 0 && fetch.is_none()).then_some(input);
     }
     let rows = Rows::Merged { is_sorted: is_sorted(plan) };
-    let plan = optimized.map_or_else(|| state.optimize(plan), Ok).and_then(group_by_numbers).map_err(query_error)?;
+    let plan = whole.map_or_else(|| optimized(&state, plan), Ok).and_then(group_by_numbers).map_err(query_error)?;
     let plan = state.query_planner().create_physical_plan(&plan, &state).await.map_err(query_error)?;
     Ok(Execution { plan, context: state.task_ctx(), rows })
 }
