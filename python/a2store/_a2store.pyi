@@ -847,9 +847,8 @@ class Archive:
         - ``storage_options``: as in ``a2store.open``.
 
         Raises ``ArchiveExistsError`` if the archive already exists; ``a2store.open(path, create=True)`` opens it
-        instead. Raises ``ValueError`` unless both phases are tiles (2, 4, ..., 32768) and mid is below late, for a
-        folder with other files, and for an unknown name in ``storage_options``. Also raises ``OSError``, and
-        ``KeyboardInterrupt`` on Ctrl-C.
+        instead. Raises ``ValueError`` for phases that are not tiles (2 to 32768) or not increasing, a folder with other
+        files, and unknown ``storage_options``. Also raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C.
 
         >>> archive = a2store.Archive.create("new.a2", phases={"mid": 2048, "late": 8192})
         >>> archive
@@ -1041,8 +1040,8 @@ class Archive:
     ) -> ExpireReport:
         """Expire versions that were replaced long ago, and remove the data files that no kept version references.
 
-        ``expire`` always keeps the newest version and tagged versions. A reader that still uses an expired version will
-        find its files missing.
+        ``expire`` always keeps the newest version and tagged versions. A reader that still uses an expired version may
+        find data files missing.
 
         - ``older_than``: expire versions that were replaced longer ago than this, in seconds or as a ``timedelta``;
           ``None`` = 30 days.
@@ -1679,7 +1678,7 @@ class Query:
     def to_polars(self) -> Any:
         """Run the query and return a ``polars.DataFrame``.
 
-        Raises as ``to_arrow`` does.
+        Raises ``ImportError`` if polars is not installed. Otherwise raises as ``count`` does.
 
         >>> archive.sql("SELECT max_score, highest_tile FROM runs").to_polars().shape
         (20, 2)
@@ -1831,8 +1830,8 @@ class Query:
 
         - ``columns``: the names of the columns that a row gets, instead of all columns above and ``extra``; ``board``
           is required. ``ev_values`` stands for the four values. Columns that are not listed above become extra columns.
-          ``run_id``, ``step_index`` and ``tile_65536_mask`` are always kept. The query does not read the columns above
-          that ``columns`` omits; they count as missing.
+          ``run_id``, ``step_index`` and ``tile_65536_mask`` are always kept. The query does not read the other columns
+          above; it treats them as missing.
         - ``extra``: further columns of the result to append to each row, as a name or an iterable of names; by default
           none. A column has bools, integers, floats, strings, or fixed-size lists of bools or numbers. Numbers keep
           their type; a null becomes NaN in floats and raises in other types. A null list counts as a list of nulls.
@@ -2048,7 +2047,7 @@ class StepTable:
     def to_polars(self) -> Any:
         """Return the rows as a ``polars.DataFrame``.
 
-        Raises as ``to_arrow`` does.
+        Raises ``ImportError`` if polars is not installed, and ``KeyboardInterrupt`` on Ctrl-C.
 
         >>> table.to_polars().height
         29320
@@ -2667,9 +2666,9 @@ class Loader:
         state.
 
         - ``version``: int, 1, the version of the dict and of the orders.
-        - ``archive``, ``archive_version``, ``query``: str, int and str: the archive's id and version, and a hash of the
-          query's text, parameters and limits; ``""`` and 0 for rows of other origin. ``load_state_dict`` does not
-          compare these values.
+        - ``archive``, ``archive_version``: str and int, the archive's id and version.
+        - ``query``: str, a hash of the query's text, parameters and limits. For rows of other origin, these three
+          values are ``""``, 0 and ``""``. ``load_state_dict`` does not compare them.
         - ``rows``: str, the table's ``fingerprint``.
         - ``num_rows``, ``num_samples``: ints, the numbers of rows of the table and of an epoch.
         - ``order``: str, the rows of an epoch and their order, such as ``"shuffled"`` or ``"weighted by age"``. Equal
@@ -2836,7 +2835,7 @@ def _exponents(board: int, tile_65536_mask: int) -> bytes:
     """Return the exponents of a board, 16 for a tile of 65536."""
 
 def _permutation(length: int, seed: int, begin: int, end: int) -> npt.NDArray[np.uint64]:
-    """Return the places ``begin..end`` of a permutation of ``0..length`` as an array."""
+    """Return elements ``begin..end`` of a permutation of ``0..length`` as an array."""
 
 def _row_indices(indices: _Indices, length: int) -> npt.NDArray[np.uint64]:
     """Return indices of rows as an array of places; negative ones count from the end."""

@@ -346,9 +346,8 @@ impl PyArchive {
     /// - ``storage_options``: as in ``a2store.open``.
     ///
     /// Raises ``ArchiveExistsError`` if the archive already exists; ``a2store.open(path, create=True)`` opens it
-    /// instead. Raises ``ValueError`` unless both phases are tiles (2, 4, ..., 32768) and mid is below late, for a
-    /// folder with other files, and for an unknown name in ``storage_options``. Also raises ``OSError``, and
-    /// ``KeyboardInterrupt`` on Ctrl-C.
+    /// instead. Raises ``ValueError`` for phases that are not tiles (2 to 32768) or not increasing, a folder with other
+    /// files, and unknown ``storage_options``. Also raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C.
     ///
     /// >>> archive = a2store.Archive.create("new.a2", phases={"mid": 2048, "late": 8192})
     /// >>> archive
@@ -602,8 +601,8 @@ impl PyArchive {
 
     /// Expire versions that were replaced long ago, and remove the data files that no kept version references.
     ///
-    /// ``expire`` always keeps the newest version and tagged versions. A reader that still uses an expired version will
-    /// find its files missing.
+    /// ``expire`` always keeps the newest version and tagged versions. A reader that still uses an expired version may
+    /// find data files missing.
     ///
     /// - ``older_than``: expire versions that were replaced longer ago than this, in seconds or as a ``timedelta``;
     ///   ``None`` = 30 days.

@@ -98,9 +98,9 @@ impl PyLoader {
     /// state.
     ///
     /// - ``version``: int, 1, the version of the dict and of the orders.
-    /// - ``archive``, ``archive_version``, ``query``: str, int and str: the archive's id and version, and a hash of the
-    ///   query's text, parameters and limits; ``""`` and 0 for rows of other origin. ``load_state_dict`` does not
-    ///   compare these values.
+    /// - ``archive``, ``archive_version``: str and int, the archive's id and version.
+    /// - ``query``: str, a hash of the query's text, parameters and limits. For rows of other origin, these three
+    ///   values are ``""``, 0 and ``""``. ``load_state_dict`` does not compare them.
     /// - ``rows``: str, the table's ``fingerprint``.
     /// - ``num_rows``, ``num_samples``: ints, the numbers of rows of the table and of an epoch.
     /// - ``order``: str, the rows of an epoch and their order, such as ``"shuffled"`` or ``"weighted by age"``. Equal

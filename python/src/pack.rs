@@ -200,7 +200,7 @@ impl PyPackIterator {
     }
 }
 
-/// Return the places ``begin..end`` of a permutation of ``0..length`` as an array.
+/// Return elements ``begin..end`` of a permutation of ``0..length`` as an array.
 #[pyfunction]
 #[pyo3(name = "_permutation")]
 pub(crate) fn permutation(py: Python<'_>, length: u64, seed: u64, begin: u64, end: u64) -> PyResult<Bound<'_, PyAny>> {

@@ -344,7 +344,7 @@ impl PyQuery {
 
     /// Run the query and return a ``polars.DataFrame``.
     ///
-    /// Raises as ``to_arrow`` does.
+    /// Raises ``ImportError`` if polars is not installed. Otherwise raises as ``count`` does.
     ///
     /// >>> archive.sql("SELECT max_score, highest_tile FROM runs").to_polars().shape
     /// (20, 2)
@@ -478,8 +478,8 @@ impl PyQuery {
     ///
     /// - ``columns``: the names of the columns that a row gets, instead of all columns above and ``extra``; ``board``
     ///   is required. ``ev_values`` stands for the four values. Columns that are not listed above become extra columns.
-    ///   ``run_id``, ``step_index`` and ``tile_65536_mask`` are always kept. The query does not read the columns above
-    ///   that ``columns`` omits; they count as missing.
+    ///   ``run_id``, ``step_index`` and ``tile_65536_mask`` are always kept. The query does not read the other columns
+    ///   above; it treats them as missing.
     /// - ``extra``: further columns of the result to append to each row, as a name or an iterable of names; by default
     ///   none. A column has bools, integers, floats, strings, or fixed-size lists of bools or numbers. Numbers keep
     ///   their type; a null becomes NaN in floats and raises in other types. A null list counts as a list of nulls.

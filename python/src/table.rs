@@ -285,7 +285,7 @@ impl PyStepTable {
 
     /// Return the rows as a ``polars.DataFrame``.
     ///
-    /// Raises as ``to_arrow`` does.
+    /// Raises ``ImportError`` if polars is not installed, and ``KeyboardInterrupt`` on Ctrl-C.
     ///
     /// >>> table.to_polars().height
     /// 29320
