@@ -379,6 +379,14 @@ def test_equal_column_names_are_an_error(archive: a2store.Archive, sql: str) -> 
         # A literal beside a CASE whose first branch alone is a uint64.
         "SELECT CASE run_id WHEN 2 THEN -1 WHEN 1 THEN c ELSE 3 END FROM (SELECT run_id, CASE WHEN run_id > 1 THEN "
         "final_board ELSE 1e300 END AS c FROM runs) AS d ORDER BY run_id",
+        # CASE and literals over a UNION of several types.
+        "SELECT CASE WHEN x > 0 THEN x ELSE -1 END AS c FROM (SELECT run_id AS x FROM runs UNION ALL SELECT 0.5) AS u "
+        "ORDER BY c",
+        "SELECT CASE x WHEN 0 THEN 10 WHEN 1 THEN 20 ELSE 30 END AS c FROM (SELECT run_id AS x FROM runs UNION SELECT "
+        "0.5) AS u ORDER BY c",
+        "SELECT CASE WHEN run_id > 1 THEN (SELECT max(run_id) FROM runs WHERE run_id > 99 UNION ALL SELECT 0.5 WHERE "
+        "FALSE) ELSE -7 END AS c FROM runs ORDER BY c",
+        "SELECT max(x + 1) FROM (SELECT run_id AS x FROM runs UNION ALL SELECT final_board FROM runs) AS u",
         "SELECT engine FROM runs INTERSECT SELECT 'beta'",
         "SELECT nullif(run_id, run_id) FROM runs INTERSECT SELECT NULL",
         # A sort above a UNION with columns that are equal or constant.

@@ -344,7 +344,7 @@ mod tests {
 
     #[test]
     fn large_rows_make_small_row_groups() {
-        let bytes: ArrayRef = Arc::new(BinaryArray::from_vec(vec![&[0; ROW_GROUP_BYTES / 4]]));
+        let bytes: ArrayRef = Arc::new(BinaryArray::from_vec(vec![&vec![0; ROW_GROUP_BYTES / 4]]));
         let batch = RecordBatch::try_from_iter([("original", bytes)]).unwrap();
         let (storage, threads) =
             (Storage::new(Path::new("x"), &StorageOptions::default()).unwrap(), pool("t", Some(1)));

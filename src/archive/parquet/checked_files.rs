@@ -75,11 +75,15 @@ impl Archive {
                 });
                 ErrorKind::Damaged { path, what, expected, found }.into()
             }
-            ErrorKind::Io { path: Some(path), source } if path.as_os_str().is_empty() => match self.unfit_file() {
+            ErrorKind::Io { path: Some(path), source } if path.as_os_str().is_empty() => {
                 // An object store does not respond with bytes that an object lacks.
-                Some((path, expected, found)) => ErrorKind::Damaged { path, what: "data file", expected, found }.into(),
-                None => Error::io(self.path(), source),
-            },
+                match self.storage.is_remote().then(|| self.unfit_file()).flatten() {
+                    Some((path, expected, found)) => {
+                        ErrorKind::Damaged { path, what: "data file", expected, found }.into()
+                    }
+                    None => Error::io(self.path(), source),
+                }
+            }
             kind => kind.into(),
         }
     }
@@ -94,11 +98,11 @@ impl Archive {
     /// Returns the first data file of this version that is missing or has the wrong length: its path, expected,
     /// found.
     fn unfit_file(&self) -> Option<(PathBuf, String, String)> {
-        TableName::ALL.into_iter().find_map(|table| {
+        for table in TableName::ALL {
             let entries = self.storage.list(table.name()).ok()?;
             let lengths: HashMap<&str, u64> =
                 entries.iter().map(|entry| (entry.name.as_str(), entry.num_bytes)).collect();
-            self.manifest.files(table).find_map(|file| {
+            let unfit = self.manifest.files(table).find_map(|file| {
                 let name = file.path.rsplit('/').next().unwrap_or_default();
                 let found = match lengths.get(name) {
                     Some(&num_bytes) if num_bytes == file.num_bytes => return None,
@@ -106,8 +110,12 @@ impl Archive {
                     None => ABSENT.to_owned(),
                 };
                 Some((self.storage.path(&file.path), format!("{} bytes", file.num_bytes), found))
-            })
-        })
+            });
+            if unfit.is_some() {
+                return unfit;
+            }
+        }
+        None
     }
 }
 

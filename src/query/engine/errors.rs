@@ -82,9 +82,11 @@ fn system_error(error: &DataFusionError) -> Option<io::Error> {
     None
 }
 
-/// Returns whether the writer of spill files made an error: no system call failed.
+/// Returns whether the writer of spill files made an error. It wraps an error of the system.
 fn exceeds_spill_limit(error: &ArrowError) -> bool {
-    matches!(error, ArrowError::IoError(_, source) if source.raw_os_error().is_none())
+    let ArrowError::IoError(_, error) = error else { return false };
+    let is_wrapped = error.get_ref().is_some_and(|inner| inner.is::<DataFusionError>());
+    error.kind() == io::ErrorKind::Other && error.raw_os_error().is_none() && !is_wrapped
 }
 
 /// Returns the end of a message about an unknown name: a question about the most similar of the known names, or
@@ -169,6 +171,14 @@ fn of_filter(message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_full_disk_is_not_the_spill_limit() {
+        let exceeds = |error: io::Error| exceeds_spill_limit(&error.into());
+        assert!(exceeds(io::Error::other("the limit")));
+        assert!(!exceeds(io::Error::from(DataFusionError::IoError(io::ErrorKind::StorageFull.into()))));
+        assert!(!exceeds(io::ErrorKind::UnexpectedEof.into()));
+    }
 
     #[test]
     fn prefixes_of_layers_are_removed() {

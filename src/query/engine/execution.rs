@@ -246,7 +246,7 @@ mod tests {
     use crate::{Archive, CancellationToken, Phases, SimulateOptions};
 
     #[test]
-    fn a_query_that_cannot_be_in_order_is_planned_once() {
+    fn most_plans_without_the_order_of_a_scan_are_recognized_before_they_are_made() {
         let (folder, cancel) = (tempfile::tempdir().unwrap(), CancellationToken::never());
         let runs = folder.path().join("runs");
         crate::simulate(&runs, &SimulateOptions::default().with_runs(3), &(), cancel).unwrap();

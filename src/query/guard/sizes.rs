@@ -77,7 +77,7 @@ fn bounded(mut expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Ex
         }
         _ => return Ok(Transformed::no(expr)),
     };
-    // DataFusion may analyze a plan twice.
+    // `Query::filter` analyzes a plan again.
     let is_small = name == SIZE_CHECK
         || CHOOSING.contains(&name.as_str())
         || functions().iter().any(|function| function.name == name);

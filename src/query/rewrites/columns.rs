@@ -6,6 +6,7 @@ use datafusion::common::{DFSchema, Result as DataFusionResult};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Expr, LogicalPlan, Union};
 use datafusion::optimizer::AnalyzerRule;
+use datafusion::optimizer::analyzer::type_coercion::TypeCoercionRewriter;
 
 /// Returns the input columns of a node's expressions.
 pub(in crate::query) fn input_schema(node: &LogicalPlan) -> DFSchema {
@@ -39,11 +40,16 @@ impl AnalyzerRule for ExprRule {
                 Ok((self.rewrite)(expr, &schema)?.update_data(|expr| name.restore(expr)))
             })?;
             is_changed |= node.transformed;
-            // Types and nullability of this node or its inputs may have changed. `recompute_schema` keeps those of a union.
+            // Types and nullability of this node or its inputs may have changed.
             node.map_data(|node| match node {
-                node if !is_changed => Ok(node),
-                LogicalPlan::Union(union) => Union::try_new_with_loose_types(union.inputs).map(LogicalPlan::Union),
-                node => node.recompute_schema(),
+                // Until its types are coerced, a union has those of its first input.
+                LogicalPlan::Union(Union { inputs, schema }) => {
+                    let union = TypeCoercionRewriter::coerce_union(Union::try_new_with_loose_types(inputs)?)?;
+                    is_changed |= union.schema() != &schema;
+                    Ok(union)
+                }
+                node if is_changed => node.recompute_schema(),
+                node => Ok(node),
             })
         })?;
         Ok(rewritten.data)

@@ -36,7 +36,7 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>>
     match expr {
         Expr::ScalarSubquery(_) if !expr.nullable(schema)? => opaque(expr, schema),
         Expr::Cast(_) | Expr::TryCast(_) if loses_values(&expr, schema) => opaque(expr, schema),
-        // DataFusion may analyze a plan twice.
+        // `Query::filter` analyzes a plan again.
         Expr::ScalarFunction(mut call)
             if is_opaque(&call) && matches!(&call.args[0], Expr::ScalarFunction(inner) if is_opaque(inner)) =>
         {
@@ -148,7 +148,7 @@ fn can_be_zero(divisor: &Expr, schema: &DFSchema) -> bool {
     match divisor {
         Expr::Literal(value, _) => is_zero(value),
         Expr::Cast(cast) if matches!(*cast.expr, Expr::Literal(..)) => can_be_zero(&cast.expr, schema),
-        // DataFusion may analyze a plan twice.
+        // `Query::filter` analyzes a plan again.
         Expr::ScalarFunction(call) => call.name() != "nullif",
         _ => true,
     }
