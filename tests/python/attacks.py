@@ -396,4 +396,4 @@ LATE: dict[str, tuple[str, str]] = {
         UNCOUNTED,
     ),
 }
-"""Statements that do no harm over a few runs. Over many, they have the effect that is named: docs/sql.md warns of them."""
+"""Statements that do no harm over a few runs. Over many, they have the named effect: docs/sql.md warns of them."""
