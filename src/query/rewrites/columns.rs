@@ -29,7 +29,6 @@ impl AnalyzerRule for ExprRule {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> DataFusionResult<LogicalPlan> {
-        let mut is_changed = false;
         let rewritten = plan.transform_up_with_subqueries(|node| {
             let (schema, names) = (input_schema(&node), NamePreserver::new(&node));
             let node = node.map_expressions(|expr| {
@@ -39,17 +38,13 @@ impl AnalyzerRule for ExprRule {
                 let name = names.save(&expr);
                 Ok((self.rewrite)(expr, &schema)?.update_data(|expr| name.restore(expr)))
             })?;
-            is_changed |= node.transformed;
             // Types and nullability of this node or its inputs may have changed.
             node.map_data(|node| match node {
                 // Until its types are coerced, a union has those of its first input.
-                LogicalPlan::Union(Union { inputs, schema }) => {
-                    let union = TypeCoercionRewriter::coerce_union(Union::try_new_with_loose_types(inputs)?)?;
-                    is_changed |= union.schema() != &schema;
-                    Ok(union)
+                LogicalPlan::Union(Union { inputs, .. }) => {
+                    TypeCoercionRewriter::coerce_union(Union::try_new_with_loose_types(inputs)?)
                 }
-                node if is_changed => node.recompute_schema(),
-                node => Ok(node),
+                node => node.recompute_schema(),
             })
         })?;
         Ok(rewritten.data)
