@@ -39,7 +39,7 @@ impl WideColumns {
     }
 
     /// Calls `attempt` with rows that have these columns. If it fails because the rows lack a column, adds the column and
-    /// tries again. Few tables need a second attempt. Without a lack, an error is returned.
+    /// tries again. Few tables need a second attempt. If the rows lack no column, returns the error.
     pub(in crate::table) fn or_more<T>(mut self, mut attempt: impl FnMut(&Attempt) -> Result<T>) -> Result<T> {
         loop {
             let rows = Attempt { columns: self, lacking: Mutex::default() };
