@@ -2,7 +2,7 @@
 -- steps. Steps without values, without a known move, or without a value for that move are left out. Steps of one run
 -- resemble each other, so the interval is Wilson's (1927) for a smaller number of steps. This is the number of steps
 -- divided by the design effect (Kish 1965), which is estimated from the differences between runs. A single run has no
--- design effect, and its interval is too narrow. Raw values are normalised first (`raw_evs` of `ev_loss`).
+-- design effect, and its interval is too narrow. Raw values are normalized first (`raw_evs` of `ev_loss`).
 --
 -- Parameters:
 --   min_loss float64 = 0.1: the minimum loss

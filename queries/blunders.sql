@@ -1,6 +1,6 @@
 -- The steps whose move is worth much less than the best move, by the engine's own values, largest loss first. Such a
 -- move may be exploration, a search budget that ran out, or an error. Steps without values, without a known move, or
--- without a value for that move are left out. Raw values are normalised first (`raw_evs` of `ev_loss`).
+-- without a value for that move are left out. Raw values are normalized first (`raw_evs` of `ev_loss`).
 --
 -- Parameters:
 --   min_loss float64 = 0.1: the minimum loss
@@ -22,7 +22,7 @@
 --   ev_down float32: the value of down
 --   ev_left float32: the value of left
 --   ev_right float32: the value of right
---   ev_loss float32: the best value minus the value of the chosen move, both normalised
+--   ev_loss float32: the best value minus the value of the chosen move, both normalized
 WITH worst AS (
   SELECT
     run_id, step_index, engine, phase, board, tile_65536_mask, move, ev_up, ev_down, ev_left, ev_right,

@@ -1,6 +1,6 @@
 -- The distribution of the gap between the best and the second best value, by phase of the game. Small gaps are hard
 -- choices. Bins have equal width on a logarithmic scale, and a gap of 0 has its own bin. Steps with fewer than two
--- values have no gap and are left out. Raw values are normalised first (`raw_evs` of `ev_gap`).
+-- values have no gap and are left out. Raw values are normalized first (`raw_evs` of `ev_gap`).
 --
 -- Parameters:
 --   bins int64 = 5: the number of bins per factor of ten, 1 to 20

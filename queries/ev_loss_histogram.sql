@@ -1,6 +1,6 @@
 -- The distribution of the loss of the chosen moves, by phase of the game: the best value minus the value of the chosen
 -- move. Bins have equal width on a logarithmic scale, and a loss of 0, the best move, has its own bin. Steps without
--- values, without a known move, or without a value for that move are left out. Raw values are normalised first
+-- values, without a known move, or without a value for that move are left out. Raw values are normalized first
 -- (`raw_evs` of `ev_loss`).
 --
 -- Parameters:

@@ -1,6 +1,6 @@
 -- The steps whose two best values almost agree, smallest gap first: the engine's hardest choices. If the two values are
 -- equal, either move is right, so the step is left out. Steps with fewer than two values are left out. Steps without a
--- known move are included. Raw values are normalised first (`raw_evs` of `ev_gap`).
+-- known move are included. Raw values are normalized first (`raw_evs` of `ev_gap`).
 --
 -- Parameters:
 --   max_gap float64 = 0.001: the maximum gap
@@ -21,7 +21,7 @@
 --   ev_down float32: the value of down
 --   ev_left float32: the value of left
 --   ev_right float32: the value of right
---   ev_gap float32: the best value minus the second best value, both normalised
+--   ev_gap float32: the best value minus the second best value, both normalized
 WITH gaps AS (
   SELECT run_id, step_index, ev_gap(ev_up, ev_down, ev_left, ev_right, raw_evs) AS ev_gap
   FROM steps

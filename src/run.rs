@@ -497,7 +497,7 @@ impl PartialEq for RunBuilder {
 /// The value of the best branch, as other 2048 engines write it: 1 less [`f32::EPSILON`].
 pub(crate) const BEST_EV: f32 = 1.0 - f32::EPSILON;
 
-/// Normalises the raw values of a step, as [`Run::normalized`] does. The value of an absent branch is NaN.
+/// Normalizes the raw values of a step, as [`Run::normalized`] does. The value of an absent branch is NaN.
 pub(crate) fn normalize(values: [f32; 4]) -> [f32; 4] {
     let present = || values.into_iter().filter(|value| !value.is_nan());
     let (least, most) = (present().fold(f32::INFINITY, f32::min), present().fold(f32::NEG_INFINITY, f32::max));

@@ -42,7 +42,7 @@ pub struct Position {
     pub played: Option<Move>,
     /// The engine's values of up, down, left and right; `None` for an illegal move or an unknown value.
     pub values: [Option<f32>; 4],
-    /// The values, normalised to 0 to 1 by [`Run::normalized`].
+    /// The values, normalized to 0 to 1 by [`Run::normalized`].
     normalized: [Option<f32>; 4],
     /// The predictions, one for each model that annotated the step.
     pub predictions: Vec<Prediction>,
@@ -69,21 +69,21 @@ impl Position {
         Move::ALL.into_iter().find(|&direction| self.values[direction as usize] == Some(best))
     }
 
-    /// Returns the best value minus the value of the played move, both normalised to 0 to 1.
+    /// Returns the best value minus the value of the played move, both normalized to 0 to 1.
     #[must_use]
     pub fn loss(&self) -> Option<f32> {
         let best = descending(self.normalized).next()?;
         Some(best - self.normalized[self.played? as usize]?)
     }
 
-    /// Returns the best value minus the second best, both normalised to 0 to 1.
+    /// Returns the best value minus the second best, both normalized to 0 to 1.
     #[must_use]
     pub fn gap(&self) -> Option<f32> {
         let mut values = descending(self.normalized);
         Some(values.next()? - values.next()?)
     }
 
-    /// `normalized` is the same step of the normalised run.
+    /// `normalized` is the same step of the normalized run.
     fn of_step(step: RunStep, normalized: RunStep) -> Position {
         let value = |branches: &Branches, direction: Move| {
             let value = branches.values[direction as usize];

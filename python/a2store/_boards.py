@@ -101,7 +101,7 @@ class Position:
     - ``best``: the move with the largest value, 0 to 3; ``None`` without values.
     - ``values``: the engine's values of up, down, left and right; ``None`` for an illegal move or an unknown value.
     - ``loss``: the best value minus the value of the played move; ``None`` if the values or the move are unknown. Raw
-      values are normalised first: the least value of the step is 0, and the best value is 1.
+      values are normalized first: the least value of the step is 0, and the best value is 1.
 
     >>> position = a2store.read_run("runs/run-00000.a2run2").position(0)
     >>> position.played, position.best

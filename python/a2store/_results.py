@@ -408,7 +408,7 @@ class RunMeta:
     - ``highest_tile``: the largest tile reached, such as 2048.
     - ``engine``: the engine's name; ``None`` = the file has none. In a2run2, ``None`` differs from an empty name.
     - ``seed``: the seed of the game, which run files do not store.
-    - ``raw_evs``: whether the values are the engine's raw numbers, not normalised to [0, 1). Run files do not store
+    - ``raw_evs``: whether the values are the engine's raw numbers, not normalized to [0, 1). Run files do not store
       this flag.
     - ``format``: the format from which the run was read.
 

@@ -114,7 +114,7 @@ fn content_error(bytes: &[u8]) -> Option<Error> {
 
 /// Encodes a run exactly as the original tools do.
 ///
-/// A2T1 cannot hold branches and omits them. Raw values are normalised ([`Run::normalized`]).
+/// A2T1 cannot hold branches and omits them. Raw values are normalized ([`Run::normalized`]).
 ///
 /// # Errors
 /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if the run is not a whole game, or if the engine's name

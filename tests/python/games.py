@@ -54,7 +54,7 @@ def play(
 ) -> Game:
     """Play a game of random moves, of at most this many steps.
 
-    Each move is the best by random values: normalised, or, with ``raw``, of three decimals and any sign. A step has
+    Each move is the best by random values: normalized, or, with ``raw``, of three decimals and any sign. A step has
     no values with a probability of ``without_evs``.
     """
     board = spawned(rng, spawned(rng, 0))

@@ -55,14 +55,14 @@ def is_movable(run: Expected) -> bool:
 
 
 def written(run: Expected) -> list[Branches | None]:
-    """Return the values in their written form: raw values are normalised."""
+    """Return the values in their written form: raw values are normalized."""
     if not run.raw_evs:
         return list(run.branches)
     return [None if step is None or step == (None,) * 4 else normalized(step) for step in run.branches]
 
 
 def close(found: Sequence[Branches | None], wanted: Sequence[Branches | None], bound: float) -> None:
-    """Check that values are equal up to the rounding of normalised values; the extremes are exact."""
+    """Check that values are equal up to the rounding of normalized values; the extremes are exact."""
     for step, other in zip(found, wanted, strict=True):
         assert (step is None) == (other is None)
         for one, two in zip(step or (), other or (), strict=True):
@@ -204,7 +204,7 @@ def test_conversions_reproduce_real_files(fixtures: Path, tmp_path: Path) -> Non
     assert [row[5] or "" for row in rows[0]] == [row[5] or "" for row in rows[1]]
 
 
-def test_raw_values_are_normalised(tmp_path: Path) -> None:
+def test_raw_values_are_normalized(tmp_path: Path) -> None:
     games = Games(42).take(5, raw=True, whole=True)
     for seed, game in enumerate(games):
         logs.write_macroxue(tmp_path / "logs", f"game{seed}", game, seed)

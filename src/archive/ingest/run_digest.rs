@@ -6,7 +6,7 @@ use crate::run::Run;
 
 /// Returns the digest of a run. Runs with equal digests are duplicates.
 ///
-/// For a whole game with normalised values, or without values, this is the hash of its canonical form, a2run2.
+/// For a whole game with normalized values, or without values, this is the hash of its canonical form, a2run2.
 /// The format a2run2 cannot hold other runs, such as those with a tile of 65,536. Their digest is a hash of all their
 /// parts.
 pub(in crate::archive) fn run_digest(run: &Run) -> Result<[u8; 32]> {

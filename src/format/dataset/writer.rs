@@ -54,7 +54,7 @@ impl DatasetWriter {
         Ok(DatasetWriter { name, folder, rows: Vec::new(), next_id: 0 })
     }
 
-    /// Adds a run and returns its id. Omits the final board and normalises raw values ([`Run::normalized`]).
+    /// Adds a run and returns its id. Omits the final board and normalizes raw values ([`Run::normalized`]).
     ///
     /// # Errors
     /// [`ErrorKind::Argument`](crate::ErrorKind::Argument): the dataset is then unchanged. The causes are missing moves

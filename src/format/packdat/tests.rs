@@ -160,7 +160,7 @@ fn a_rejected_run_changes_nothing() {
 }
 
 #[test]
-fn raw_values_are_normalised() {
+fn raw_values_are_normalized() {
     let mut steps = Run::builder(1);
     steps.push(Board(1), Move::Up, Some(Branches { values: [-5.0, 10.0, 0.0, 15.0], legal: 0b1011 }));
     let run = steps.finish(RunMeta { raw_evs: true, ..RunMeta::default() }, None).unwrap();

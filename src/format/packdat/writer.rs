@@ -61,7 +61,7 @@ impl PackDatWriter {
         Ok(PackDatWriter { path, out, rows, rows_crc: 0, runs, num_runs: 0, num_steps: 0 })
     }
 
-    /// Adds a run under the next id. Omits the final board and normalises raw values ([`Run::normalized`]).
+    /// Adds a run under the next id. Omits the final board and normalizes raw values ([`Run::normalized`]).
     ///
     /// # Errors
     /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if moves or steps are missing, or if the engine's name

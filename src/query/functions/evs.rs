@@ -56,7 +56,7 @@ pub(super) fn best_move(arguments: &Arguments<'_>) -> Result<ArrayRef> {
 struct BranchEvs([ScalarBuffer<f32>; 4]);
 
 impl BranchEvs {
-    /// Returns the EVs, which begin with the argument `first`. In a call with the flag after them, they are normalised
+    /// Returns the EVs, which begin with the argument `first`. In a call with the flag after them, they are normalized
     /// where it is true.
     fn of(arguments: &Arguments<'_>, first: usize) -> Result<BranchEvs> {
         let branch = |k| arguments.evs(first + k).map(|evs| nan_where_null(&evs));

@@ -32,7 +32,7 @@ const UP: Argument = argument("ev_up", ArgumentKind::Ev);
 const DOWN: Argument = argument("ev_down", ArgumentKind::Ev);
 const LEFT: Argument = argument("ev_left", ArgumentKind::Ev);
 const RIGHT: Argument = argument("ev_right", ArgumentKind::Ev);
-/// Whether the EVs are normalised first.
+/// Whether the EVs are normalized first.
 const RAW: &[Argument] = &[argument("raw_evs", ArgumentKind::Flag)];
 
 /// Each entry is `name(arguments; optional arguments) -> type, kernel: description, example = value;`.
@@ -132,7 +132,7 @@ static FUNCTIONS: &[Function] = functions! {
         "smoothness(1306927023419491499)" = "-39";
     ev_gap(UP, DOWN, LEFT, RIGHT; RAW) -> DataType::Float32, evs::ev_gap:
         "The best EV minus the second best, at least 0. NULL if three or four EVs are NULL or NaN. If raw_evs \
-         is true, the EVs are normalised first: the least becomes 0, and the best 1.",
+         is true, the EVs are normalized first: the least becomes 0, and the best 1.",
         "ev_gap(NULL, 1.5, 4.0, 3.25)" = "0.75";
     ev_loss(MOVE, UP, DOWN, LEFT, RIGHT; RAW) -> DataType::Float32, evs::ev_loss:
         "The best EV minus the EV of the move, at least 0. NULL if the EV of the move is NULL or NaN. raw_evs as in \

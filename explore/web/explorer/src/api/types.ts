@@ -83,7 +83,7 @@ export interface Positions {
   played: (number | null)[];
   legal: number[];
   values: FourValues[];
-  /** The best value minus the value of the played move. `gap`: minus the second best one. Both are normalised to 0 to 1. */
+  /** The best value minus the value of the played move. `gap`: minus the second best one. Both are normalized to 0 to 1. */
   loss: (number | null)[];
   gap: (number | null)[];
 }

@@ -17,7 +17,7 @@ export const values: Section = {
   title: "EV gap and loss",
   lede:
     "The gap is the best move's EV minus the second best EV; a gap near 0 is a hard choice. The loss is the best " +
-    "EV minus the played move's EV; a loss of 0 is a best move. Both are from 0 to 1: raw EVs are normalised first, so " +
+    "EV minus the played move's EV; a loss of 0 is a best move. Both are from 0 to 1: raw EVs are normalized first, so " +
     "that the least EV of a step is 0 and the best is 1.",
   keys: ["ev_gap_histogram", "ev_loss_histogram", "blunder_rate", "blunders", "hard_moves"],
   absent: "No result about EVs: either these queries were left out, or no step of the archive has EVs.",

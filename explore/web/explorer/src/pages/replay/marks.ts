@@ -17,7 +17,7 @@ export function kindsOf(game: Game): Kind[] {
   return KINDS.filter((kind) => kind !== "disagreement" || game.models.length > 0);
 }
 
-/** The limits for marks, in the unit of normalised values: 0 to 1. */
+/** The limits for marks, in the unit of normalized values: 0 to 1. */
 export interface Thresholds {
   /** The least loss of a blunder. */
   minLoss: number;
