@@ -5,7 +5,7 @@
 
 use crate::archive::{Archive, Phases, TableName};
 use crate::error::{Error, Result};
-use crate::query::engine::errors::query_error;
+use crate::query::engine::errors::{external, query_error};
 use crate::query::engine::udf::board_udfs;
 use crate::query::guard::{BOUND_SIZES, SignedSum};
 use crate::query::options::QueryOptions;
@@ -17,8 +17,12 @@ use crate::query::scan::metadata_cache::{METADATA_BYTES, MetadataCache};
 use crate::query::scan::parquet_scan::ARCHIVE_URL;
 use crate::query::step_join::JOIN_BY_STEPS;
 use crate::query::user_tables::{UserTable, UserTableSource};
-use datafusion::catalog::{MemTable, TableProvider};
-use datafusion::common::TableReference;
+use async_trait::async_trait;
+use datafusion::catalog::{
+    CatalogProvider, CatalogProviderList, MemTable, MemoryCatalogProvider, MemoryCatalogProviderList, SchemaProvider,
+    TableProvider,
+};
+use datafusion::common::Result as DataFusionResult;
 use datafusion::execution::cache::cache_manager::CacheManagerConfig;
 use datafusion::execution::object_store::{DefaultObjectStoreRegistry, ObjectStoreRegistry, ObjectStoreUrl};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
@@ -28,7 +32,7 @@ use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
-use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::prelude::SessionConfig;
 use object_store::local::LocalFileSystem;
 use std::collections::HashMap;
 use std::path::Path;
@@ -49,6 +53,9 @@ const EXCLUDED: [&str; 11] = [
     "try_cast_to_type",
     "version",
 ];
+const CATALOG: &str = "a2store";
+const SCHEMA: &str = "v";
+const ANNOTATIONS: &str = "annotations";
 /// The maximum number of partitions of a user's table in memory.
 const TABLE_PARTITIONS: usize = 16;
 
@@ -60,10 +67,10 @@ pub(in crate::query) fn state(archive: &Archive, options: &QueryOptions) -> Resu
     stores.register_store(ObjectStoreUrl::parse(ARCHIVE_URL).map_err(query_error)?.as_ref(), archive.store()?);
     let runs = ArchiveTable::new(archive, TableName::Runs, None);
     let steps = ArchiveTable::new(archive, TableName::Steps, Some(Arc::clone(&runs)));
-    let mut tables: Vec<(&str, Arc<dyn TableProvider>)> =
-        vec![("runs", runs), ("steps", steps), ("annotations", Arc::new(annotations(archive)?))];
+    let mut tables: HashMap<String, Arc<dyn TableProvider>> =
+        HashMap::from([("runs".to_owned(), runs as _), ("steps".to_owned(), steps as _)]);
     for (i, (name, table)) in options.tables.iter().enumerate() {
-        tables.push((name, provider(table, i, &stores)?));
+        tables.insert(name.clone(), provider(table, i, &stores)?);
     }
     let caches = CacheManagerConfig::default()
         .with_file_metadata_cache(Some(MetadataCache::of_archive(archive)?.footers()))
@@ -75,15 +82,41 @@ pub(in crate::query) fn state(archive: &Archive, options: &QueryOptions) -> Resu
         .with_disk_manager_builder(options.disk_manager())
         .build_arc()
         .map_err(|error| options.spill_error(error))?;
-    let state = SessionStateBuilder::new().with_config(config(options)).with_runtime_env(runtime);
-    let context = SessionContext::new_with_state(
-        restricted(state, archive.phases()).with_physical_optimizer_rules(physical_rules()).build(),
-    );
-    for (name, table) in tables {
-        // A bare reference always means one of these tables, for names in any case and with any characters.
-        context.register_table(TableReference::bare(name), table).map_err(query_error)?;
+    let catalog = MemoryCatalogProvider::new();
+    catalog.register_schema(SCHEMA, Arc::new(Tables { archive: archive.clone(), tables })).map_err(query_error)?;
+    let catalogs = MemoryCatalogProviderList::new();
+    catalogs.register_catalog(CATALOG.to_owned(), Arc::new(catalog));
+    let config = config(options).with_create_default_catalog_and_schema(false);
+    let state = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime);
+    let state = restricted(state, archive.phases()).with_catalog_list(Arc::new(catalogs));
+    Ok(Arc::new(state.with_physical_optimizer_rules(physical_rules()).build()))
+}
+
+/// The tables that a statement can name. A bare reference always means one of them, for names in any case and with any
+/// characters.
+#[derive(Debug)]
+struct Tables {
+    archive: Archive,
+    /// All tables but `annotations`: making the plan of that view would take longer than all else of a session.
+    tables: HashMap<String, Arc<dyn TableProvider>>,
+}
+
+#[async_trait]
+impl SchemaProvider for Tables {
+    fn table_names(&self) -> Vec<String> {
+        self.tables.keys().cloned().chain([ANNOTATIONS.to_owned()]).collect()
     }
-    Ok(Arc::new(context.state()))
+
+    async fn table(&self, name: &str) -> DataFusionResult<Option<Arc<dyn TableProvider>>> {
+        match name {
+            ANNOTATIONS => Ok(Some(Arc::new(annotations(&self.archive).map_err(external)?))),
+            name => Ok(self.tables.get(name).cloned()),
+        }
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        name == ANNOTATIONS || self.tables.contains_key(name)
+    }
 }
 
 /// Restricts a session to what statements may use.
@@ -97,15 +130,11 @@ pub(in crate::query) fn restricted(state: SessionStateBuilder, phases: Phases) -
     let planners = planners.chain(SessionStateDefaults::default_expr_planners()).collect();
     let first = std::iter::once(Arc::new(TYPE_LITERALS) as Arc<dyn AnalyzerRule + Send + Sync>);
     state
-        .with_default_features()
         .with_analyzer_rules(first.chain(Analyzer::new().rules).collect())
         .with_optimizer_rules(logical_rules(Optimizer::new().rules))
-        .with_table_functions(HashMap::new())
-        .with_file_formats(Vec::new())
-        .with_table_factories(HashMap::new())
-        .with_higher_order_functions(Vec::new())
         .with_scalar_functions(scalars)
         .with_aggregate_functions(aggregates)
+        .with_window_functions(SessionStateDefaults::default_window_functions())
         .with_expr_planners(planners)
         .with_analyzer_rule(Arc::new(KEEP_VALUES))
         .with_analyzer_rule(Arc::new(BOUND_SIZES))
@@ -125,7 +154,7 @@ fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
 /// sort with too little memory fails.
 pub(in crate::query) fn config(options: &QueryOptions) -> SessionConfig {
     let mut config =
-        SessionConfig::new().with_information_schema(false).with_default_catalog_and_schema("a2store", "v");
+        SessionConfig::new().with_information_schema(false).with_default_catalog_and_schema(CATALOG, SCHEMA);
     if let Some(bytes) = options.memory_limit {
         let most = usize::try_from(bytes / QueryOptions::MIN_MEMORY_BYTES).unwrap_or(usize::MAX).max(1);
         config = config.with_target_partitions(SessionConfig::new().target_partitions().min(most));
