@@ -1,6 +1,6 @@
 //! What commands print: reports and query rows on standard output, errors and warnings on standard error.
 
-use a2store::query::{FirstError, Preview, QueryStream, RowFormat};
+use a2store::query::{Preview, QueryStream, RowFormat};
 use a2store::system::cancellation::CancellationToken;
 use a2store::system::publish::Output;
 use anyhow::Result;
@@ -97,14 +97,10 @@ pub(crate) fn write_rows(rows: QueryStream, format: OutputFormat, path: Option<&
     };
     if let Some(path) = path {
         let output = Output::create(path)?;
-        write_to(rows, format, output.file(), max_rows, str::to_owned)?;
+        write_to(rows, format, output.file(), max_rows, str::to_owned).map_err(|error| error.with_path(path))?;
         return Ok(output.publish()?);
     }
-    let mut stdout = FirstError::new(io::stdout());
-    match write_to(rows, format, &mut stdout, max_rows, fitted) {
-        Err(_) if stdout.kind() == Some(io::ErrorKind::BrokenPipe) => Ok(()),
-        outcome => outcome,
-    }
+    Ok(write_to(rows, format, io::stdout(), max_rows, fitted)?)
 }
 
 /// Writes rows in a format, or as a table. `fit` shortens the lines of a table.
@@ -114,7 +110,7 @@ fn write_to(
     mut out: impl Write + Send,
     max_rows: usize,
     fit: fn(&str) -> String,
-) -> Result<()> {
+) -> Result<(), a2store::Error> {
     if let Some(format) = format {
         rows.write_to(format, out, CancellationToken::never())?;
         return Ok(());

@@ -57,5 +57,4 @@ pub(crate) use engine::execution::{Execution, Rows};
 pub(crate) use engine::limits::QueryLimits;
 pub use output::json_rows::{is_board, json_rows, json_scalar, short};
 pub use output::type_names::type_name;
-pub use output::write::FirstError;
 pub(crate) use scan::partition::Partition;

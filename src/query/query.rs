@@ -196,12 +196,15 @@ impl Query {
         concat_batches(&stream.schema(), &batches).map_err(|error| query_error(error.into()))
     }
 
-    /// Returns the number of rows of the result. Counts without making the rows if the plan allows it.
+    /// Returns the number of rows of the result, whatever its limits of rows and bytes are. Counts without making the rows
+    /// if the plan allows it.
     ///
     /// # Errors
     /// The errors of [`stream`](Query::stream).
     pub fn count(&self, cancel: &CancellationToken) -> Result<u64> {
-        let row = self.counted()?.rows(cancel)?;
+        let mut counted = self.counted()?;
+        (counted.options.row_limit, counted.options.byte_limit) = (None, None);
+        let row = counted.rows(cancel)?;
         let counts = row.column(0).as_primitive_opt::<Int64Type>();
         Ok(counts.map_or(0, |counts| counts.values().iter().sum::<i64>().unsigned_abs()))
     }

@@ -17,7 +17,7 @@ use datafusion::common::{Column, ExprSchema, NullEquality, Result as DataFusionR
 use datafusion::logical_expr::expr::{InSubquery, WindowFunction};
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{
-    Aggregate, BinaryExpr, Case, Expr, JoinType, Limit, LogicalPlan, Operator, SkipType, Subquery,
+    Aggregate, BinaryExpr, Case, Expr, ExprSchemable, JoinType, Limit, LogicalPlan, Operator, SkipType, Subquery,
 };
 use datafusion::sql::sqlparser::ast::{
     self, BinaryOperator, GroupByExpr, JoinConstraint, JoinOperator, OrderByKind, SelectItem, SetExpr, SetOperator,
@@ -93,6 +93,8 @@ refusals! {
         "choose between the fields";
     IS_DISTINCT: "IS DISTINCT FROM beside AND or OR", Some(23_692),
         "put it in parentheses";
+    NARROW_DECIMAL: "arrow_cast to Decimal32 or Decimal64", Some(17_808),
+        "write CAST(… AS DECIMAL(p, s))";
 }
 
 /// Refuses a query of a statement's syntax tree.
@@ -220,6 +222,13 @@ pub(in crate::query) fn check_types(plan: &LogicalPlan) -> DataFusionResult<()> 
                         let found = schema.field_from_column(column).ok();
                         refuse_if(found.is_some_and(|found| found.data_type() != field.data_type()), &MIXED_OUTER)?;
                     }
+                }
+                if let Expr::ScalarFunction(call) = part
+                    && ["arrow_cast", "arrow_try_cast"].contains(&call.name())
+                {
+                    let is_narrow =
+                        matches!(part.get_type(&schema)?, DataType::Decimal32(..) | DataType::Decimal64(..));
+                    refuse_if(is_narrow, &NARROW_DECIMAL)?;
                 }
                 if let Expr::ScalarFunction(call) = part
                     && call.name() == "get_field"

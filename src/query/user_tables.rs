@@ -2,7 +2,7 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StructArray};
-use arrow::compute::nullif;
+use arrow::compute::{cast, nullif};
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use parquet::arrow::arrow_reader::ArrowReaderMetadata;
@@ -43,7 +43,8 @@ pub(in crate::query) struct ParquetFile {
 }
 
 impl UserTable {
-    /// Makes a table from record batches in memory, without a copy.
+    /// Makes a table from record batches in memory. Copies only structs and decimals: decimals of 32 and 64 bits get 128
+    /// bits.
     ///
     /// # Errors
     /// [`ErrorKind::Argument`] if a batch has another schema.
@@ -53,15 +54,17 @@ impl UserTable {
             let (expected, found) = (fields(&schema).join(", "), fields(&other.schema()).join(", "));
             return Err(Error::argument("batches", expected, found));
         }
-        if !schema.fields().iter().any(|field| matches!(field.data_type(), DataType::Struct(_))) {
+        let fields: Fields = schema.fields().iter().map(|field| with_nullable_fields(&widened(field))).collect();
+        if fields == *schema.fields() && !fields.iter().any(|field| matches!(field.data_type(), DataType::Struct(_))) {
             return Ok(UserTable(UserTableSource::Batches { schema, batches }));
         }
-        let fields: Fields = schema.fields().iter().map(with_nullable_fields).collect();
         let schema = Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()));
         let visible = |batch: RecordBatch| {
             let fields = schema.fields().iter().zip(batch.columns());
-            let columns =
-                fields.map(|(field, column)| without_hidden_values(field, column)).collect::<Result<_, _>>()?;
+            let visible = |(field, column): (&FieldRef, &ArrayRef)| {
+                without_hidden_values(field, &cast(column, widened(field).data_type())?)
+            };
+            let columns = fields.map(visible).collect::<Result<_, _>>()?;
             RecordBatch::try_new(Arc::clone(&schema), columns)
         };
         let batches = batches.into_iter().map(visible).collect::<Result<_, ArrowError>>();
@@ -76,6 +79,22 @@ impl UserTable {
     pub fn from_parquet(path: impl AsRef<Path>) -> Result<UserTable> {
         Ok(UserTable(UserTableSource::Parquet(ParquetFile::open(path.as_ref())?)))
     }
+}
+
+/// Returns a field whose decimals of 32 and 64 bits have 128 bits. DataFusion converts narrow decimals to integers beside
+/// integers, and loses their fractions (apache/datafusion#17808).
+fn widened(field: &FieldRef) -> FieldRef {
+    let dtype = match field.data_type() {
+        &(DataType::Decimal32(precision, scale) | DataType::Decimal64(precision, scale)) => {
+            DataType::Decimal128(precision, scale)
+        }
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(widened).collect()),
+        DataType::List(item) => DataType::List(widened(item)),
+        DataType::LargeList(item) => DataType::LargeList(widened(item)),
+        DataType::FixedSizeList(item, len) => DataType::FixedSizeList(widened(item), *len),
+        _ => return Arc::clone(field),
+    };
+    Arc::new(Field::clone(field).with_data_type(dtype))
 }
 
 /// Returns a field whose structs have nullable fields, if they may be null.
@@ -122,7 +141,9 @@ impl ParquetFile {
             Error::from(ErrorKind::Decode { location, what: "footer", expected, found })
         })?;
         let modified = meta.modified().ok();
-        let schema = metadata.schema().clone();
+        let schema = metadata.schema();
+        let fields: Fields = schema.fields().iter().map(widened).collect();
+        let schema = Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()));
         // The file may have null structs with fields that are not null.
         if let Some(field) = schema.fields().iter().find(|field| with_nullable_fields(field) != **field) {
             let found = format!("the column {}", field.name());

@@ -12,3 +12,4 @@ mod query;
 mod sampling;
 mod support;
 mod table;
+mod user_tables;

@@ -41,6 +41,8 @@ ROW_BY_ROW = (
     "SELECT * FROM steps WHERE ev_up > 0.3 AND has_evs AND run_id % 3 <> 1",
     "SELECT * FROM steps WHERE run_id >= 25 AND step_index < 11",
     "SELECT * FROM steps WHERE move > 9",
+    "SELECT * FROM steps WHERE run_id = 999",
+    "SELECT * FROM steps WHERE 1 = 2",
     "SELECT board, run_id, step_index FROM (SELECT * FROM steps WHERE move <> 1) AS s WHERE board > 100000",
 )
 WHOLE = (

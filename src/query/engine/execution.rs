@@ -17,6 +17,7 @@ use datafusion::execution::{SessionState, TaskContext};
 use datafusion::logical_expr::expr::Sort as SortExpr;
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{BinaryExpr, Expr, FetchType, LogicalPlan, Operator, SkipType, Sort};
+use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::execution_plan::CardinalityEffect;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
@@ -135,6 +136,7 @@ fn may_be_in_order(plan: &LogicalPlan) -> DataFusionResult<bool> {
             LogicalPlan::SubqueryAlias(alias) => &alias.input,
             LogicalPlan::Sort(sort) if !may_be_satisfied(sort) => return Ok(false),
             LogicalPlan::Sort(sort) => &sort.input,
+            LogicalPlan::EmptyRelation(empty) => return Ok(!empty.produce_one_row),
             node => return Ok(matches!(node, LogicalPlan::TableScan(_))),
         }
     }
@@ -221,6 +223,9 @@ fn kept_partitions(plan: &Arc<dyn ExecutionPlan>) -> Option<(Vec<usize>, bool)> 
         [file] => num_rows(file),
         _ => None,
     };
+    if node.is::<EmptyExec>() {
+        return Some((vec![0; num_partitions], true));
+    }
     let scan = scan_of(node)?;
     let is_exact = is_exact && scan.file_source().filter().is_none() && scan.limit.is_none();
     Some((scan.file_groups.iter().map(rows_of).collect::<Option<_>>()?, is_exact))
@@ -254,6 +259,8 @@ mod tests {
         archive.ingest([&runs], &Default::default(), &(), cancel).unwrap();
         for (text, expected) in [
             ("SELECT board FROM steps WHERE move = 1", (true, true)),
+            ("SELECT board FROM steps WHERE run_id = 9", (true, true)),
+            ("SELECT board FROM steps WHERE 1 = 2", (true, true)),
             ("SELECT run_id AS r, step_index AS s FROM steps ORDER BY r, s", (true, true)),
             ("SELECT * FROM steps WHERE run_id = 1 ORDER BY step_index", (false, false)),
             ("SELECT * FROM steps ORDER BY run_id DESC", (false, false)),

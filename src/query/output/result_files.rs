@@ -4,7 +4,7 @@ use crate::archive::{Storage, StorageOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::StagedFolder;
 use crate::query::output::stream::QueryStream;
-use crate::query::output::write::{FirstError, RowFormat};
+use crate::query::output::write::RowFormat;
 use crate::query::query::Query;
 use crate::system::cancellation::CancellationToken;
 use crate::system::publish::{Output, parent, staged_in};
@@ -51,8 +51,7 @@ impl Query {
         }
         let rows = self.stream(cancel)?;
         let output = Output::create(path)?;
-        let mut file = FirstError::new(output.file());
-        let num_rows = rows.write_to(format, &mut file, cancel).map_err(|error| file.explain(path, error))?;
+        let num_rows = rows.write_to(format, output.file(), cancel).map_err(|error| error.with_path(path))?;
         output.publish()?;
         Ok(num_rows)
     }
@@ -96,9 +95,8 @@ impl OutputFiles {
     ) -> Result<u64> {
         let storage = Storage::new(&self.root, options)?;
         let staged = storage.stage("")?;
-        let mut file = FirstError::new(staged.file());
         let num_rows =
-            rows.write_to(self.format, &mut file, cancel).map_err(|error| file.explain(&self.root, error))?;
+            rows.write_to(self.format, staged.file(), cancel).map_err(|error| error.with_path(&self.root))?;
         match storage.put_file(staged, &format!("part-{number:05}{}", self.suffix), cancel) {
             Err(error) if matches!(error.kind(), ErrorKind::Io { source, .. } if source.kind() == AlreadyExists) => {}
             published => published?,

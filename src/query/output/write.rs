@@ -9,13 +9,13 @@ use arrow::array::{RecordBatch, RecordBatchWriter};
 use arrow::datatypes::{DataType, FieldRef, Fields, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::ipc::writer::{FileWriter, StreamWriter};
+use arrow::json::writer::LineDelimited;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
 use std::sync::Arc;
 
 /// The format of a file of rows.
@@ -24,7 +24,7 @@ use std::sync::Arc;
 pub enum RowFormat {
     /// Text, with the names of the columns in the first line.
     Csv,
-    /// One JSON object per line.
+    /// One JSON object per line. NaN and infinities are null.
     Json,
     /// Parquet, compressed with zstd.
     Parquet,
@@ -51,8 +51,14 @@ impl QueryStream {
     /// Writes all rows, and returns their number.
     ///
     /// # Errors
-    /// Those of the query and of `out`.
-    pub fn write_to(mut self, format: RowFormat, out: impl Write + Send, cancel: &CancellationToken) -> Result<u64> {
+    /// Those of the query, and [`ErrorKind::Io`](crate::ErrorKind::Io) without a path for those of `out`.
+    pub fn write_to(self, format: RowFormat, out: impl Write + Send, cancel: &CancellationToken) -> Result<u64> {
+        let mut out = FirstError { inner: out, error: None };
+        let written = self.write_all(format, &mut out, cancel);
+        out.error.map_or(written, |error| Err(error.into()))
+    }
+
+    fn write_all(mut self, format: RowFormat, out: impl Write + Send, cancel: &CancellationToken) -> Result<u64> {
         let (mut out, schema) = (BufWriter::new(out), self.schema());
         let num_rows = match format {
             RowFormat::Csv => {
@@ -60,7 +66,10 @@ impl QueryStream {
                 writer.write(&RecordBatch::new_empty(Arc::clone(&schema))).map_err(of_arrow)?;
                 self.write_with(writer, None, cancel)?
             }
-            RowFormat::Json => self.write_with(arrow::json::LineDelimitedWriter::new(&mut out), None, cancel)?,
+            RowFormat::Json => {
+                let nulls = arrow::json::WriterBuilder::new().with_explicit_nulls(true);
+                self.write_with(nulls.build::<_, LineDelimited>(&mut out), None, cancel)?
+            }
             RowFormat::Parquet => {
                 let properties = WriterProperties::builder().set_compression(Compression::ZSTD(Default::default()));
                 let writer = ArrowWriter::try_new(&mut out, schema, Some(properties.build()));
@@ -128,31 +137,17 @@ fn of_arrow(error: ArrowError) -> Error {
 }
 
 fn of_parquet(error: ParquetError) -> Error {
-    query_error(error.into())
+    // Otherwise it would be an error about a file that the query reads.
+    of_arrow(ArrowError::from_external_error(error.into()))
 }
 
 /// A writer that keeps its first error. The writers of some formats turn errors into text.
-pub struct FirstError<W> {
+struct FirstError<W> {
     inner: W,
     error: Option<io::Error>,
 }
 
-impl<W: Write> FirstError<W> {
-    /// Returns a writer around another.
-    pub fn new(inner: W) -> FirstError<W> {
-        FirstError { inner, error: None }
-    }
-
-    /// Returns the kind of the first error.
-    pub fn kind(&self) -> Option<io::ErrorKind> {
-        self.error.as_ref().map(io::Error::kind)
-    }
-
-    /// Returns the first error, or `other` if nothing failed here.
-    pub(in crate::query) fn explain(&mut self, path: &Path, other: Error) -> Error {
-        self.error.take().map_or(other, |error| Error::io(path, error))
-    }
-
+impl<W> FirstError<W> {
     fn keep<T>(&mut self, outcome: io::Result<T>) -> io::Result<T> {
         outcome.inspect_err(|error| {
             let copy = || error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error);

@@ -21,7 +21,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// An example of each entry of the list, in its order, with the right rows; `None` if DataFusion fails.
-const EXAMPLES: [(&str, Option<&str>); 19] = [
+const EXAMPLES: [(&str, Option<&str>); 20] = [
     ("SELECT run_id IN (SELECT run_id FROM u) FROM runs", None),
     ("SELECT run_id FROM runs AS r WHERE run_id NOT IN (SELECT u.run_id FROM u WHERE u.label = r.engine)", Some("3|4")),
     ("SELECT run_id FROM runs WHERE (run_id IN (SELECT run_id FROM u)) IS NULL", Some("3|4")),
@@ -59,6 +59,7 @@ const EXAMPLES: [(&str, Option<&str>); 19] = [
     ("SELECT sum(num_steps) OVER (PARTITION BY coalesce(engine, 'x') > 'a') FROM runs", Some("30|30|70|70")),
     ("SELECT nullif(s, s)['a'] FROM structs", Some("NULL|NULL")),
     ("SELECT run_id FROM runs WHERE run_id IS DISTINCT FROM 1 AND run_id < 3", Some("2")),
+    ("SELECT arrow_cast(num_steps + 0.55, 'Decimal32(5, 2)') * 2 FROM runs WHERE run_id = 1", Some("81.10")),
 ];
 
 /// Statements that a rewrite corrects, with their rows.

@@ -3,7 +3,7 @@
 //! DataFusion gives an integer literal the type int64. Beside a uint64, such as a board, it casts both to
 //! `DECIMAL(20, 0)`: `board * 3` would fail instead of wrapping around, and `board / 10` would have decimal places. So
 //! a literal of at least 0 is cast to uint64 there. A literal 0 or 1 beside a boolean is cast to a boolean. An unsigned
-//! operand of the unary minus is cast to int64. No upstream issue was found.
+//! operand of the unary minus is cast to int64. The number of places of `round` becomes an int32. No upstream issue was found.
 //!
 //! [`TypeOperands`] does this while the statement is planned, because the planner checks the arguments of functions.
 //! [`TYPE_LITERALS`] does it for the expressions that DataFusion plans itself, and for parameters once they have values.
@@ -16,7 +16,7 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion, Tr
 use datafusion::common::{DFSchema, Result as DataFusionResult, plan_err};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::type_coercion::is_signed_numeric;
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, cast};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, cast, lit};
 use datafusion::optimizer::analyzer::type_coercion::TypeCoercionRewriter;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
@@ -61,6 +61,8 @@ fn typed(mut expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr
         Expr::ScalarFunction(call) if is_choice(call.name()) => {
             as_uint64(&mut call.args.iter_mut().collect::<Vec<_>>(), schema)
         }
+        // Otherwise the number of places gets a cast, and the type of the result changes when that is folded.
+        Expr::ScalarFunction(call) if call.name() == "round" => call.args.get_mut(1).is_some_and(as_int32),
         Expr::Case(case) => {
             let results = case.when_then_expr.iter_mut().map(|(_, then)| &mut **then);
             as_uint64(&mut results.chain(case.else_expr.as_deref_mut()).collect::<Vec<_>>(), schema)
@@ -115,6 +117,17 @@ fn as_boolean(literal: &mut Expr, other: &Expr, schema: &DFSchema) -> bool {
         cast_in_place(literal, DataType::Boolean);
     }
     is_cast
+}
+
+/// Replaces a literal by an int32, if it is one.
+fn as_int32(expr: &mut Expr) -> bool {
+    let number = match &*expr {
+        Expr::Negative(operand) => integer(operand).and_then(i64::checked_neg),
+        other => integer(other),
+    };
+    let Some(number) = number.and_then(|number| i32::try_from(number).ok()) else { return false };
+    *expr = lit(number);
+    true
 }
 
 fn cast_in_place(expr: &mut Expr, dtype: DataType) {

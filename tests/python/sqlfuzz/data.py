@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import shutil
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from typing import Any, Literal
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 import a2store
 import formats
@@ -62,7 +64,7 @@ class Data:
     tables: dict[str, Any]
     """The user tables, each in one batch."""
     divided: dict[str, Any]
-    """The user tables in batches of three rows."""
+    """The user tables in batches of three rows, and ``u`` in a file."""
     duck: duckdb.DuckDBPyConnection
 
 
@@ -72,6 +74,7 @@ def build(folder: Path) -> Data:
     shutil.copytree(folder / "games.a2", folder / "compacted.a2")
     compacted = a2store.Archive.open(folder / "compacted.a2")
     compacted.compact(progress=False)
+    pq.write_table(user_tables(random.Random(0))["u"], folder / "u.parquet", row_group_size=3)
     return attach(folder)
 
 
@@ -79,7 +82,8 @@ def attach(folder: Path) -> Data:
     """Open the data that ``build`` made."""
     plain = a2store.Archive.open(folder / "games.a2")
     tables = user_tables(random.Random(0))
-    divided = {name: pa.Table.from_batches(_pieces(table), table.schema) for name, table in tables.items()}
+    divided: dict[str, Any] = {n: pa.Table.from_batches(_pieces(t), t.schema) for n, t in tables.items()}
+    divided["u"] = folder / "u.parquet"
     compacted = a2store.Archive.open(folder / "compacted.a2")
     return Data(plain, compacted, tables, divided, duck_of(plain, tables))
 
@@ -152,7 +156,7 @@ def _value(rng: random.Random, column: str, dtype: Type) -> Any:
     if dtype == STR:
         return rng.choice(WORDS)
     if dtype.is_float:
-        return rng.choice([0.0, 0.5, 0.75, 1.0, -1.5, 3.0, 255.0, 1e10, 16777216.0])
+        return rng.choice([0.0, 0.5, 0.75, 1.0, -1.5, 3.0, 255.0, 1e10, 16777216.0, math.nan])
     small = [0, 1, 2, 3, 4, 7, 9, 10, 100]
     # The ends of a type's range reveal types that are too narrow.
     # The least 64-bit integers are left out, because their sums with the largest depend on the order of rounding.

@@ -1,0 +1,111 @@
+use crate::support::Games;
+use a2store::query::{QueryOptions, UserTable, no_params};
+use a2store::{CancellationToken, ErrorKind};
+use arrow::array::{ArrayRef, Decimal32Array, Decimal64Array, Float16Array, Float32Array, Float64Array, ListArray};
+use arrow::array::{RecordBatch, UInt64Array};
+use arrow::datatypes::Decimal32Type;
+use half::f16;
+use parquet::arrow::ArrowWriter;
+use parquet::file::properties::WriterProperties;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Writes a file of two row groups, of one row and of the others.
+fn parquet(folder: &Path, batch: &RecordBatch) -> PathBuf {
+    let path = folder.join("table.parquet");
+    let properties = WriterProperties::builder().set_max_row_group_row_count(Some(2)).build();
+    let mut writer = ArrowWriter::try_new(File::create(&path).unwrap(), batch.schema(), Some(properties)).unwrap();
+    writer.write(batch).unwrap();
+    writer.close().unwrap();
+    path
+}
+
+/// Returns the number of rows of a statement, with the table `x` in memory and in a file.
+fn counts(games: &Games, batch: &RecordBatch, text: &str) -> [u64; 2] {
+    let in_memory = UserTable::from_batches(batch.schema(), vec![batch.clone()]).unwrap();
+    let in_file = UserTable::from_parquet(parquet(games.folder.path(), batch)).unwrap();
+    [in_memory, in_file].map(|table| {
+        let (options, never) = (QueryOptions::default().with_table("x", table), CancellationToken::never());
+        games.archive.sql_with(text, no_params(), &options, never).unwrap().count(never).unwrap()
+    })
+}
+
+/// The statistics of Parquet leave NaN out.
+#[test]
+fn nan_is_found_in_files() {
+    let games = Games::new();
+    let wide = [1.0, f64::NAN, 2.0, 3.0];
+    let columns: [(&str, ArrayRef); 4] = [
+        ("h", Arc::new(Float16Array::from_iter_values(wide.map(f16::from_f64)))),
+        ("f", Arc::new(Float32Array::from_iter_values(wide.map(|value| value as f32)))),
+        ("d", Arc::new(Float64Array::from_iter_values(wide))),
+        ("n", Arc::new(UInt64Array::from_iter_values([1, 2, 3, 4]))),
+    ];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    for column in ["h", "f", "d"] {
+        for (condition, expected) in [
+            ("v > 5", 1),
+            ("v >= 3", 2),
+            ("v = CAST('nan' AS DOUBLE)", 1),
+            ("NOT (v <= 2)", 2),
+            ("v <> 1", 3),
+            ("v BETWEEN 4 AND CAST('nan' AS DOUBLE)", 1),
+            ("v = (SELECT max(v) FROM t)", 1),
+            ("v IN (SELECT v FROM t WHERE n = 2)", 1),
+            ("v > 2 ORDER BY v DESC LIMIT 1", 1),
+            ("v < 1", 0),
+        ] {
+            let text = format!("WITH t AS (SELECT {column} AS v, n FROM x) SELECT n FROM t WHERE {condition}");
+            assert_eq!(counts(&games, &batch, &text), [expected; 2], "{column}: {condition}");
+        }
+    }
+}
+
+#[test]
+fn narrow_decimals_keep_their_fractions() {
+    let games = Games::new();
+    let narrow = Decimal32Array::from_iter_values([155, 200]).with_precision_and_scale(5, 2).unwrap();
+    let list = ListArray::from_iter_primitive::<Decimal32Type, _, _>([Some([Some(1)]), Some([Some(2)])]);
+    let columns: [(&str, ArrayRef); 4] = [
+        ("d", Arc::new(narrow)),
+        ("e", Arc::new(Decimal64Array::from_iter_values([155, 200]).with_precision_and_scale(12, 2).unwrap())),
+        ("l", Arc::new(list)),
+        ("i", Arc::new(UInt64Array::from_iter_values([1, 2]))),
+    ];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    for column in ["d", "e"] {
+        for (condition, expected) in [("v = i", 1), ("v * 2 = 3.1", 1), ("v + i > 2.5", 2), ("l[1] >= 0", 2)] {
+            let text = format!("SELECT i FROM (SELECT {column} AS v, i, l FROM x) AS t WHERE {condition}");
+            assert_eq!(counts(&games, &batch, &text), [expected; 2], "{column}: {condition}");
+        }
+        let text = format!("SELECT a.i FROM x AS a JOIN x AS b ON a.{column} = b.i");
+        assert_eq!(counts(&games, &batch, &text), [1; 2], "{column}");
+    }
+}
+
+/// DataFusion gives `round(x, 1)` another type when it knows that 1 is constant.
+#[test]
+fn decimals_are_rounded() {
+    let games = Games::new();
+    for width in [9, 18, 38, 60] {
+        for digits in [-2, 0, 1, 5] {
+            let text = format!("SELECT round(CAST(num_steps AS DECIMAL({width}, 2)) / 3, {digits}) AS r FROM runs");
+            let query = games.archive.sql(&text, no_params()).unwrap();
+            let rows = query.rows(CancellationToken::never()).unwrap();
+            assert_eq!(rows.schema(), query.schema(), "{text}");
+            let text = format!("SELECT r FROM ({text}) AS t WHERE abs(r - round(r, 2)) > 0.005 OR r IS NULL");
+            let wrong = games.archive.sql(&text, no_params()).unwrap().count(CancellationToken::never()).unwrap();
+            assert_eq!(wrong, 0, "{text}");
+        }
+    }
+}
+
+#[test]
+fn limits_of_rows_and_bytes_are_not_limits_of_counts() {
+    let (games, never) = (Games::new(), CancellationToken::never());
+    let options = QueryOptions::default().with_row_limit(0).with_byte_limit(0);
+    let query = games.archive.sql_with("SELECT * FROM runs", no_params(), &options, never).unwrap();
+    assert_eq!(query.count(never).unwrap(), 24);
+    assert!(matches!(query.rows(never).unwrap_err().kind(), ErrorKind::QueryLimit { .. }));
+}
