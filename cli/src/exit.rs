@@ -30,7 +30,15 @@ pub(crate) fn conclude<C: Parser>(
     }
 }
 
-/// Returns whether the reader of standard output closed the pipe, which counts as success.
+/// Returns the status that a command decided before it printed. A reader that closes the pipe does not change it.
+pub(crate) fn status_after(printed: anyhow::Result<u8>, status: u8) -> anyhow::Result<u8> {
+    match printed {
+        Err(error) if !is_broken_pipe(&error) => Err(error),
+        _ => Ok(status),
+    }
+}
+
+/// Returns whether the reader of standard output closed the pipe, which is no error.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let io = cause.downcast_ref::<io::Error>().or_else(|| match cause.downcast_ref::<Error>()?.kind() {
@@ -69,3 +77,16 @@ fn exit_status(error: &anyhow::Error) -> u8 {
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct UsageError(pub(super) String);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_closed_pipe_does_not_change_the_status_that_a_command_decided() {
+        let failed = |kind: io::ErrorKind| Err(io::Error::from(kind).into());
+        assert_eq!(status_after(failed(io::ErrorKind::BrokenPipe), 2).ok(), Some(2));
+        assert_eq!(status_after(failed(io::ErrorKind::StorageFull), 2).ok(), None);
+        assert_eq!(status_after(Ok(0), 1).ok(), Some(1));
+    }
+}

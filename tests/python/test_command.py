@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -123,15 +124,17 @@ def test_phases_of_a_new_archive(run_files: list[Path], tmp_path: Path) -> None:
     assert not (tmp_path / "other.a2").exists()
 
 
-def test_a_closed_pipe_is_success(archive: a2store.Archive) -> None:
-    words = command("sql", archive.path, "SELECT * FROM steps", "--format", "csv")
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        assert process.stdout.readline().startswith(b"run_id,")
-        process.stdout.close()
-        errors = process.stderr.read()
-        assert (process.wait(timeout=HANGS), errors) == (0, b"")
+def test_a_closed_pipe_does_not_change_the_status(archive: a2store.Archive, tmp_path: Path) -> None:
+    bad, (reader, writer) = tmp_path / "bad.bin", os.pipe()
+    bad.touch()
+    os.close(reader)
+    for status, *words in (
+        (0, "sql", archive.path, "SELECT * FROM steps", "--format", "csv"),
+        (1, "convert", bad, "--skip-errors", "--format", "jsonl", "-o", tmp_path / "out"),
+    ):
+        done = subprocess.run(command(*words), stdout=writer, stderr=subprocess.PIPE, timeout=HANGS, check=False)
+        assert (done.returncode, b"pipe" in done.stderr) == (status, False)
+    os.close(writer)
 
 
 def test_the_installed_command(archive: a2store.Archive) -> None:

@@ -2,6 +2,7 @@
 
 use super::args::{ExtractArgs, InspectArgs, PackArgs, StatsArgs, ToJsonlArgs, ValidateArgs};
 use super::print::{print_run, print_stats};
+use crate::exit::status_after;
 use crate::output::{count, megabytes, print_error, print_report};
 use crate::progress::{interrupt, progress};
 use a2store::error::ErrorKind;
@@ -30,8 +31,8 @@ pub(super) fn pack(args: &PackArgs, quiet: bool) -> Result<u8> {
         text += &format!(", {} other files ignored", count(report.ignored));
     }
     text += &format!("; {} steps in {}", count(report.num_steps), megabytes(report.num_bytes));
-    print_report(args.work.json, &report, [("path", json!(args.output.to_string_lossy()))], &text)?;
-    Ok(u8::from(report.rejected > 0))
+    let printed = print_report(args.work.json, &report, [("path", json!(args.output.to_string_lossy()))], &text);
+    status_after(printed, u8::from(report.rejected > 0))
 }
 
 pub(super) fn validate(args: &ValidateArgs, quiet: bool) -> Result<u8> {
@@ -56,8 +57,8 @@ pub(super) fn validate(args: &ValidateArgs, quiet: bool) -> Result<u8> {
     let (checked, runs, steps) = (count(report.num_checked), count(report.num_runs), count(report.num_steps));
     text += &format!(": {checked} of {runs} runs checked, {steps} steps in {}", megabytes(report.num_bytes));
     let extra = [("path", json!(args.packfile.to_string_lossy())), ("sound", json!(report.is_sound()))];
-    print_report(args.work.json, &report, extra, &text)?;
-    Ok(if report.is_sound() { 0 } else { INVALID })
+    let printed = print_report(args.work.json, &report, extra, &text);
+    status_after(printed, if report.is_sound() { 0 } else { INVALID })
 }
 
 pub(super) fn stats(args: &StatsArgs, quiet: bool) -> Result<u8> {
@@ -66,8 +67,7 @@ pub(super) fn stats(args: &StatsArgs, quiet: bool) -> Result<u8> {
     if stats.unreadable > 0 {
         eprintln!("a2pack: {}: {} runs cannot be read", args.packfile.display(), count(stats.unreadable));
     }
-    print_stats(args, reader.num_bytes(), &stats)?;
-    Ok(u8::from(stats.unreadable > 0))
+    status_after(print_stats(args, reader.num_bytes(), &stats), u8::from(stats.unreadable > 0))
 }
 
 pub(super) fn to_jsonl(args: &ToJsonlArgs, quiet: bool) -> Result<u8> {
@@ -99,10 +99,8 @@ pub(super) fn extract(args: &ExtractArgs) -> Result<u8> {
         print_error("a2pack", error);
     }
     let mut out = io::stdout().lock();
-    for path in report.paths {
-        writeln!(out, "{}", path.display())?;
-    }
-    Ok(u8::from(!report.errors.is_empty()))
+    let printed = report.paths.iter().try_for_each(|path| writeln!(out, "{}", path.display()));
+    status_after(printed.map(|()| 0).map_err(Into::into), u8::from(!report.errors.is_empty()))
 }
 
 pub(super) fn inspect(args: &InspectArgs) -> Result<u8> {

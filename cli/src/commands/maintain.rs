@@ -1,7 +1,7 @@
 //! The subcommands that maintain an archive: `annotate`, `verify`, `restore`, `tag`, `compact` and `expire`.
 
 use crate::args::WorkArgs;
-use crate::exit::UsageError;
+use crate::exit::{UsageError, status_after};
 use crate::output::{count, megabytes, print_json, print_report};
 use crate::progress::{interrupt, progress};
 use a2store::Archive;
@@ -167,8 +167,7 @@ pub(crate) fn verify(args: &VerifyArgs, quiet: bool) -> Result<u8> {
         text +=
             &format!("\nunreferenced files: {files}; `expire` removes them, except the one with the highest run ids");
     }
-    print_report(args.work.json, &report, [], &text)?;
-    Ok(u8::from(!report.problems.is_empty()))
+    status_after(print_report(args.work.json, &report, [], &text), u8::from(!report.problems.is_empty()))
 }
 
 pub(crate) fn restore(args: &RestoreArgs) -> Result<u8> {

@@ -1,7 +1,7 @@
 //! The subcommands `ingest`, `export` and `convert`.
 
 use crate::args::{ArchiveArgs, WorkArgs};
-use crate::exit::UsageError;
+use crate::exit::{UsageError, status_after};
 use crate::output::{count, print_error, print_report, print_warning, rate};
 use crate::progress::{interrupt, progress};
 use a2store::archive::StorageOptions;
@@ -151,8 +151,7 @@ pub(crate) fn ingest(args: &IngestArgs, quiet: bool) -> Result<u8> {
     let (steps, speed) = (count(report.num_steps), rate(report.num_steps, secs));
     text += &format!("; {steps} steps in {secs:.1} s: {speed} steps/s");
     let extra = [("version", json!(archive.version())), ("secs", json!(secs))];
-    print_report(args.work.json, &report, extra, &text)?;
-    Ok(u8::from(report.rejected > 0))
+    status_after(print_report(args.work.json, &report, extra, &text), u8::from(report.rejected > 0))
 }
 
 pub(crate) fn export(args: &ExportArgs, quiet: bool) -> Result<u8> {
@@ -196,6 +195,6 @@ fn print(report: &ExportReport, start: Instant, json: bool) -> Result<u8> {
     let ExportReport { path, runs, num_steps, .. } = report;
     let (runs, steps, speed) = (count(*runs), count(*num_steps), rate(*num_steps, secs));
     let text = format!("{runs} runs, {steps} steps to {} in {secs:.1} s: {speed} steps/s", path.display());
-    print_report(json, report, [("secs", json!(secs))], &text)?;
-    Ok(u8::from(!report.errors.is_empty()))
+    let printed = print_report(json, report, [("secs", json!(secs))], &text);
+    status_after(printed, u8::from(!report.errors.is_empty()))
 }
