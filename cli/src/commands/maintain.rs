@@ -49,7 +49,7 @@ pub(crate) struct VerifyArgs {
 pub(crate) struct RestoreArgs {
     /// The archive.
     archive: PathBuf,
-    /// The version whose files to use: a number or a tag [default: the newest intact version].
+    /// The version whose files to use: a number or a tag [default: the newest with an intact manifest].
     #[arg(long)]
     version: Option<VersionName>,
     /// Only print what would change.
@@ -183,14 +183,17 @@ pub(crate) fn restore(args: &RestoreArgs) -> Result<u8> {
         writeln!(out, "{path}: {adopted}, because no manifest lists it")?;
     }
     for path in &report.lost {
-        writeln!(out, "{path}: gone, so the new version does not have these annotations")?;
+        writeln!(out, "{path}: gone or truncated, so the new version does not have these annotations")?;
     }
     for path in &report.damaged {
         writeln!(out, "{path}: {removed}, because it is damaged")?;
     }
     let (version, runs) = (report.version, count(report.adopted_runs));
     match report.new_version {
-        None => writeln!(out, "nothing to restore: version {version} is the newest and intact")?,
+        None => writeln!(
+            out,
+            "nothing to restore: version {version} is the newest and has all of its files; `verify` checks their content"
+        )?,
         Some(new) if report.done => {
             writeln!(out, "version {new} continues from version {version}, and adopts {runs} runs")?
         }

@@ -34,8 +34,8 @@ pub struct RestoreReport {
     pub adopted_runs: u64,
     /// The data files that no manifest listed, relative to the archive.
     pub adopted: Vec<String>,
-    /// The files of annotations that the version lists and that are gone, relative to the archive: they expired after a
-    /// later version, whose manifest is damaged, and the new version does not have them.
+    /// The files of annotations that the version lists and that are gone or truncated, relative to the archive: they
+    /// expired after a later version, whose manifest is damaged, and the new version does not have them.
     pub lost: Vec<String>,
     /// The damaged manifests, relative to the archive. They are removed.
     pub damaged: Vec<String>,
@@ -65,8 +65,8 @@ impl Archive {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::NotAnArchive`]. [`ErrorKind::VersionNotFound`]. [`ErrorKind::Damaged`] if the version is damaged, or
-    /// all versions are. [`ErrorKind::Argument`] for an unknown option of the object store. [`ErrorKind::Conflict`],
+    /// [`ErrorKind::NotAnArchive`]. [`ErrorKind::VersionNotFound`]. [`ErrorKind::Damaged`] if the version is damaged or
+    /// lacks a file, or all versions are damaged. [`ErrorKind::Argument`] for an unknown option of the object store. [`ErrorKind::Conflict`],
     /// [`ErrorKind::Io`], [`ErrorKind::Cancelled`], [`ErrorKind::Unconfirmed`].
     pub fn restore(
         location: impl AsRef<Path>,
@@ -104,21 +104,30 @@ pub(in crate::archive) fn restore(
     };
     let mut present = Present::new();
     for table in TableName::ALL {
-        present.extend(storage.data_files(table)?.into_iter().map(|path| (path, table)));
+        let files = storage.list(table.name())?.into_iter().filter(|file| file.name.ends_with(".parquet"));
+        present.extend(files.map(|file| (format!("{table}/{}", file.name), (table, file.num_bytes))));
     }
     let all = AllVersions::read(&versions, &present, cancel)?;
     let mut target = match version {
         None => all.newest.clone(),
         Some(version) => versions.open(Some(version))?,
     };
+    let num_bytes = |file: &DataFile| present.get(&file.path).map(|(_, num_bytes)| *num_bytes);
+    let is_there = |file: &DataFile| num_bytes(file) == Some(file.num_bytes);
     // The version may have expired, without its files, in a version whose manifest is lost. Later files have its runs.
-    let mut missing: Vec<DataFile> = target.files.extract_if(.., |file| !present.contains_key(&file.path)).collect();
+    let mut missing: Vec<DataFile> = target.files.extract_if(.., |file| !is_there(file)).collect();
     let unlisted = all.unlisted(storage, &present, cancel)?;
     let adopted = Adoption::of(storage, &target, &missing, unlisted)?;
     missing.retain(|file| !adopted.replaces(file));
     let may_lack = |file: &DataFile| file.table == TableName::Annotations && all.newest.version < all.last;
     if let Some(file) = missing.iter().find(|file| !may_lack(file)) {
-        return Err(storage.damaged(&file.path, "file", format!("{} bytes", file.num_bytes), "no file"));
+        let found = num_bytes(file).map_or("no file".into(), |num_bytes| format!("{num_bytes} bytes"));
+        let is_whole = |found: &Manifest| found.num_runs > 0 && found.files.iter().all(is_there);
+        let whole = versions.list()?.into_iter().find_map(|version| versions.open(Some(version)).ok().filter(is_whole));
+        let hint = whole.map_or_else(String::new, |Manifest { version, num_runs, .. }| {
+            format!("; version {version} has all files of its {num_runs} runs: use `restore --version {version}`")
+        });
+        return Err(storage.damaged(&file.path, "file", format!("{} bytes", file.num_bytes), found + &hint));
     }
     let mut report = RestoreReport {
         version: target.version,
@@ -176,8 +185,8 @@ pub(in crate::archive) fn restore(
     Ok(report)
 }
 
-/// The paths of all data files that are there, with their tables.
-type Present = BTreeMap<String, TableName>;
+/// The paths of all data files that are there, with their tables and their lengths in bytes.
+type Present = BTreeMap<String, (TableName, u64)>;
 
 /// What the manifests of an archive say.
 struct AllVersions {
@@ -256,7 +265,7 @@ impl AllVersions {
     /// their run ids.
     fn unlisted(&self, storage: &Storage, present: &Present, cancel: &CancellationToken) -> Result<Vec<SoundFile>> {
         let mut unlisted = Vec::new();
-        for (path, table) in present.iter().filter(|(path, _)| !self.listed.contains(*path)) {
+        for (path, (table, _)) in present.iter().filter(|(path, _)| !self.listed.contains(*path)) {
             cancel.check()?;
             if let Some(found) = read_sound(storage, *table, path)?
                 && found.archive_id == self.newest.archive_id
@@ -265,5 +274,40 @@ impl AllVersions {
             }
         }
         Ok(unlisted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::archive::{IngestOptions, Phases};
+    use crate::format::tests::samples::game;
+    use crate::format::{RunFormat, encode_run};
+
+    #[test]
+    fn a_truncated_or_missing_file_is_an_error_that_names_a_whole_version() {
+        let (folder, cancel) = (tempfile::tempdir().unwrap(), CancellationToken::never());
+        let path = folder.path().join("games.a2");
+        let mut archive = Archive::create(&path, Phases::default()).unwrap();
+        for seed in [1, 2] {
+            let run = folder.path().join("run");
+            std::fs::write(&run, encode_run(&game(seed, 3), RunFormat::A2run2).unwrap()).unwrap();
+            archive.ingest([&run], &IngestOptions::default(), &(), cancel).unwrap();
+        }
+        let restore =
+            |version: VersionName| Archive::restore(&path, version, false, &StorageOptions::default(), cancel);
+        assert_eq!(restore(VersionName::Newest).unwrap().new_version, None);
+        let file = path.join(&archive.manifest.files(TableName::Steps).last().unwrap().path);
+        for (is_truncated, found) in [(true, "100 bytes"), (false, "no file")] {
+            match is_truncated {
+                true => std::fs::File::options().write(true).open(&file).unwrap().set_len(100).unwrap(),
+                false => std::fs::remove_file(&file).unwrap(),
+            }
+            let error = restore(VersionName::Newest).unwrap_err().to_string();
+            let expected = format!("found {found}; version 2 has all files of its 1 runs: use `restore --version 2`");
+            assert!(error.contains(&expected), "{error}");
+        }
+        assert_eq!(restore(2.into()).unwrap().new_version, Some(4));
+        assert_eq!(Archive::open(&path).unwrap().num_runs(), 1);
     }
 }
