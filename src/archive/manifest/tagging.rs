@@ -1,6 +1,6 @@
 //! Tagging versions.
 
-use super::tags::{TAGS_FOLDER, check_name, create, path_of, tags, unknown};
+use super::tags::{TAGS_FOLDER, check_name, create, names, path_of, tags, unknown};
 use super::versions::Versions;
 use crate::archive::archive::Archive;
 use crate::error::{Error, ErrorKind, Result};
@@ -22,7 +22,7 @@ impl Archive {
     /// archive.tag("baseline-3", None)?;
     /// let same = Archive::open_with(&path, "baseline-3", &StorageOptions::default())?;
     /// assert_eq!((same.version(), same.tags()?["baseline-3"]), (1, 1));
-    /// assert_eq!(archive.untag("baseline-3")?, 1);
+    /// archive.untag("baseline-3")?;
     /// # Ok::<(), a2store::Error>(())
     /// ```
     ///
@@ -73,16 +73,15 @@ impl Archive {
         tags(&self.storage)
     }
 
-    /// Removes a tag, and returns its version. The version itself stays until it expires.
+    /// Removes a tag, also if its file is damaged. The version itself stays until it expires.
     ///
     /// # Errors
     /// [`ErrorKind::Argument`] if there is no such tag. [`ErrorKind::Io`].
-    pub fn untag(&self, name: &str) -> Result<u64> {
-        let tags = self.tags()?;
-        let version = *tags.get(name).ok_or_else(|| unknown("name", &tags, name))?;
+    pub fn untag(&self, name: &str) -> Result<()> {
+        let names = names(&self.storage)?;
+        names.get(name).ok_or_else(|| unknown("name", &names, name))?;
         self.storage.remove(&path_of(name))?;
         // Otherwise a power failure could bring the tag back after its version has expired.
-        self.storage.sync(TAGS_FOLDER)?;
-        Ok(version)
+        self.storage.sync(TAGS_FOLDER)
     }
 }

@@ -6,7 +6,7 @@ use crate::archive::storage::Storage;
 use crate::error::{Error, Result};
 use crate::system::publish::Published;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// The folder of the tags.
@@ -75,23 +75,25 @@ pub(super) fn path_of(name: &str) -> String {
     format!("{TAGS_FOLDER}/{name}.json")
 }
 
+/// Returns the names of the tags, also of damaged tags.
+pub(super) fn names(storage: &Storage) -> Result<BTreeSet<String>> {
+    let files = storage.names(TAGS_FOLDER)?;
+    let names = files.iter().filter_map(|name| name.strip_suffix(".json"));
+    Ok(names.filter(|name| is_name(name)).map(Into::into).collect())
+}
+
 /// Returns the tags with their versions, in the order of their names.
 pub(in crate::archive) fn tags(storage: &Storage) -> Result<BTreeMap<String, u64>> {
-    let names = storage.names(TAGS_FOLDER)?;
-    let names: Vec<String> = names
-        .iter()
-        .filter_map(|name| name.strip_suffix(".json"))
-        .filter(|name| is_name(name))
-        .map(Into::into)
-        .collect();
+    let names = names(storage)?;
     let paths: Vec<String> = names.iter().map(|name| path_of(name)).collect();
     let files = storage.read_all(&paths)?;
     let mut tags = BTreeMap::new();
     for (name, file) in names.into_iter().zip(files) {
         // A tag that vanished since the listing is no tag.
         let Some(bytes) = file? else { continue };
+        let found = |error: serde_json::Error| format!("{error}; `tag --remove {name}` removes the tag");
         let tag: Tag = serde_json::from_slice(&bytes)
-            .map_err(|error| storage.damaged(&path_of(&name), "tag", "the number of a version", error))?;
+            .map_err(|error| storage.damaged(&path_of(&name), "tag", "the number of a version", found(error)))?;
         tags.insert(name, tag.version);
     }
     Ok(tags)
@@ -113,8 +115,8 @@ pub(super) fn check_name(name: &str) -> Result<()> {
 }
 
 /// Returns an error about a name that no version has.
-pub(super) fn unknown(argument: &'static str, tags: &BTreeMap<String, u64>, name: &str) -> Error {
-    let names: Vec<&str> = tags.keys().map(String::as_str).collect();
+pub(super) fn unknown<'a>(argument: &'static str, tags: impl IntoIterator<Item = &'a String>, name: &str) -> Error {
+    let names: Vec<&str> = tags.into_iter().map(String::as_str).collect();
     let expected = if names.is_empty() { "a tag of the archive, which has none".into() } else { names.join(", ") };
     Error::argument(argument, expected, name)
 }

@@ -99,7 +99,7 @@ impl Versions {
         // A location without an archive has no tags, which is not the problem.
         self.list()?;
         let tags = tags(&self.storage)?;
-        tags.get(&name).copied().map(Some).ok_or_else(|| unknown("version", &tags, &name))
+        tags.get(&name).copied().map(Some).ok_or_else(|| unknown("version", tags.keys(), &name))
     }
 
     pub(in crate::archive) fn is_tagged(&self, version: u64) -> Result<bool> {
