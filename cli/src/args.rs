@@ -3,6 +3,7 @@
 use super::exit::UsageError;
 use a2store::Archive;
 use a2store::archive::{StorageOptions, VersionName};
+use a2store::format::is_archive;
 use anyhow::{Result, bail};
 use clap::{Args, CommandFactory};
 use clap_complete::aot::{self, Shell};
@@ -62,10 +63,18 @@ pub(crate) fn completions<C: CommandFactory>(args: &CompletionsArgs) -> Result<u
 /// Rejects an output path inside the archive's folder, and an existing file unless the user wants to replace it.
 pub(crate) fn check_output(path: &Path, overwrite: bool, archive: &Archive) -> Result<()> {
     if archive.contains(path)? {
-        bail!(UsageError(format!("-o {}: expected a file outside of the archive", path.display())));
+        bail!(UsageError(format!("-o {}: expected a path outside of the archive", path.display())));
     }
     if !overwrite && path.is_file() {
         bail!(UsageError(format!("-o {}: the file exists: --overwrite replaces it", path.display())));
+    }
+    Ok(())
+}
+
+/// Rejects an output path inside the folder of any archive.
+pub(crate) fn check_outside_archives(path: &Path) -> Result<()> {
+    if std::path::absolute(path)?.ancestors().any(is_archive) {
+        bail!(UsageError(format!("-o {}: expected a path outside of archives", path.display())));
     }
     Ok(())
 }

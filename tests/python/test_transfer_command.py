@@ -108,6 +108,7 @@ def test_export_of_an_older_version(kept: Kept, tmp_path: Path) -> None:
         args = ("--format", "a2pack", "--out", tmp_path / f"{version}", "--version", version)
         assert report("export", archive.path, *args)["runs"] == count
     run_command("export", archive.path, "--format", "a2pack", "--out", tmp_path / "9", "--version", 9, status=2)
+    run_command("export", archive.path, "--format", "a2pack", "--out", archive.path / "steps" / "9", status=2)
 
 
 def test_options_of_each_format(kept: Kept, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 //! The subcommand `simulate`.
 
-use crate::args::WorkArgs;
+use crate::args::{WorkArgs, check_outside_archives};
 use crate::output::{count, megabytes, print_report, rate};
 use crate::progress::progress;
 use a2store::SimulateOptions;
@@ -39,6 +39,7 @@ pub(crate) struct SimulateArgs {
 }
 
 pub(crate) fn simulate(args: &SimulateArgs, quiet: bool) -> Result<u8> {
+    check_outside_archives(&args.output)?;
     let mut options = SimulateOptions::default();
     options.runs = args.runs;
     options.seed = args.seed;

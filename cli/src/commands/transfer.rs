@@ -1,6 +1,6 @@
 //! The subcommands `ingest`, `export` and `convert`.
 
-use crate::args::{ArchiveArgs, WorkArgs};
+use crate::args::{ArchiveArgs, WorkArgs, check_output, check_outside_archives};
 use crate::exit::{UsageError, status_after};
 use crate::output::{count, print_error, print_report, print_warning, rate};
 use crate::progress::{interrupt, progress};
@@ -156,6 +156,8 @@ pub(crate) fn ingest(args: &IngestArgs, quiet: bool) -> Result<u8> {
 
 pub(crate) fn export(args: &ExportArgs, quiet: bool) -> Result<u8> {
     let archive = args.archive.open()?;
+    // The export itself rejects existing files.
+    check_output(&args.target.output, true, &archive)?;
     // The condition is in parentheses and on a separate line. So its operators and comments do not affect the rest of
     // the statement.
     let condition = args.condition.as_deref().unwrap_or("true");
@@ -171,6 +173,7 @@ pub(crate) fn export(args: &ExportArgs, quiet: bool) -> Result<u8> {
 }
 
 pub(crate) fn convert(args: &ConvertArgs, quiet: bool) -> Result<u8> {
+    check_outside_archives(&args.target.output)?;
     let cancel = interrupt()?;
     let start = Instant::now();
     let options = options(args.format, &args.target)?;
