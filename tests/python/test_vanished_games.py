@@ -153,6 +153,7 @@ def test_strict_fails_on_ignored_files(few: list[oracle.Game], tmp_path: Path) -
         (folder / f"notes-{number}.txt").write_text("notes")
     done = run_command("ingest", folder, tmp_path / "games.a2")
     assert "3 more files ignored; --json lists all of them" in done.stderr
+    assert run_command("ingest", "-q", folder, tmp_path / "games.a2").stderr == ""
     listed = json.loads(run_command("ingest", folder, tmp_path / "games.a2", "--json").stdout)["ignored"]
     assert len(listed) == 13
 

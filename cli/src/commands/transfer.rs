@@ -129,15 +129,20 @@ pub(crate) fn ingest(args: &IngestArgs, quiet: bool) -> Result<u8> {
     for rejected in &report.errors {
         print_error("a2store", &rejected.error);
     }
+    let warn = |text: &str| {
+        if !quiet {
+            print_warning("a2store", text)
+        }
+    };
     for path in report.ignored.iter().take(MAX_SHOWN_IGNORED) {
-        print_warning("a2store", &format!("{}: ignored, because its content is unknown", path.display()));
+        warn(&format!("{}: ignored, because its content is unknown", path.display()));
     }
     let more = report.ignored.len().saturating_sub(MAX_SHOWN_IGNORED);
     if more > 0 {
-        print_warning("a2store", &format!("{more} more files ignored; --json lists all of them"));
+        warn(&format!("{more} more files ignored; --json lists all of them"));
     }
     if report.accepted + report.duplicates + report.rejected == 0 {
-        print_warning("a2store", "no runs found in the inputs");
+        warn("no runs found in the inputs");
     }
     let (accepted, duplicates, rejected) = (count(report.accepted), count(report.duplicates), count(report.rejected));
     let mut text = format!("{accepted} runs added");
@@ -166,7 +171,7 @@ pub(crate) fn export(args: &ExportArgs, quiet: bool) -> Result<u8> {
     let start = Instant::now();
     let options = options(args.format, &args.target)?;
     let report = query.export_runs(&args.target.output, &options, &*progress(quiet), &cancel)?;
-    if report.runs == 0 && report.errors.is_empty() {
+    if report.runs == 0 && report.errors.is_empty() && !quiet {
         print_warning("a2store", "no runs to export");
     }
     print(&report, start, args.target.work.json)
