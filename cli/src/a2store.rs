@@ -134,3 +134,22 @@ fn log_to_stderr() -> Result<()> {
     lines.with_ansi(console::colors_enabled_stderr()).try_init().ok();
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_without_an_effect_are_rejected() {
+        for (line, is_right) in [
+            ("a2store sql games.a2 query --explain", true),
+            ("a2store sql games.a2 query --explain -o plan.txt", false),
+            ("a2store query games.a2 name --explain --format csv", false),
+            ("a2store annotate games.a2 model folder --replace --partial", true),
+            ("a2store annotate games.a2 --replace", false),
+            ("a2store annotate games.a2 --partial", false),
+        ] {
+            assert_eq!(StoreCli::try_parse_from(line.split(' ')).is_ok(), is_right, "{line}");
+        }
+    }
+}

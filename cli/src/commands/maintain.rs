@@ -24,10 +24,10 @@ pub(crate) struct AnnotateArgs {
     #[arg(value_name = "FOLDER")]
     annotations: Option<PathBuf>,
     /// Replace the model's annotations.
-    #[arg(long)]
+    #[arg(long, requires = "annotations")]
     replace: bool,
     /// Allow steps without annotations in annotated runs.
-    #[arg(long)]
+    #[arg(long, requires = "annotations")]
     partial: bool,
     /// Drop the model's annotations.
     #[arg(long, conflicts_with_all = ["annotations", "replace", "partial"])]

@@ -68,7 +68,7 @@ struct QueryArgs {
     #[arg(long, default_value_t = 40)]
     max_rows: usize,
     /// Print the query plan instead of the rows, with the filters that run inside the Parquet reader.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["output", "format"])]
     explain: bool,
     /// Memory limit, such as 512MiB [default: half of the machine's memory]. Sorts and groupings spill to temporary
     /// files before they fail.
