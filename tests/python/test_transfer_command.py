@@ -97,6 +97,7 @@ def test_where_selects_the_runs(kept: Kept, tmp_path: Path) -> None:
         found = sorted(out.iterdir())
         assert [path.name[:12] for path in found] == [f"run-{place:08}" for place in ids]
         assert [path.read_bytes() for path in found] == [kept.files[place] for place in ids]
+    run_command("export", kept.archive, "--where", "true) OR (true", "--format", "npy", "-o", tmp_path / "x", status=2)
 
 
 def test_export_of_an_older_version(kept: Kept, tmp_path: Path) -> None:

@@ -163,9 +163,11 @@ pub(crate) fn export(args: &ExportArgs, quiet: bool) -> Result<u8> {
     let archive = args.archive.open()?;
     // The export itself rejects existing files.
     check_output(&args.target.output, true, &archive)?;
+    let condition = args.condition.as_deref().unwrap_or("true");
+    // A condition such as `true) OR (true` is valid only in parentheses.
+    archive.sql(&format!("SELECT run_id FROM runs WHERE {condition}"), no_params())?;
     // The condition is in parentheses and on a separate line. So its operators and comments do not affect the rest of
     // the statement.
-    let condition = args.condition.as_deref().unwrap_or("true");
     let query = archive.sql(&format!("SELECT run_id FROM runs WHERE (\n{condition}\n)"), no_params())?;
     let cancel = interrupt()?;
     let start = Instant::now();
