@@ -149,10 +149,11 @@ def test_strict_fails_on_ignored_files(few: list[oracle.Game], tmp_path: Path) -
     assert f"{folder / 'notes.txt'}: ignored, because its content is unknown" in done.stderr
     failed = run_command("ingest", folder, tmp_path / "strict.a2", "--strict", status=1)
     assert "notes.txt" in failed.stderr
-    for number in range(12):
-        (folder / f"notes-{number}.txt").write_text("notes")
+    for name in ("b.tmp", *(f"notes-{number}.txt" for number in range(11))):
+        (folder / name).write_text("notes")
     done = run_command("ingest", folder, tmp_path / "games.a2")
     assert "3 more files ignored; --json lists all of them" in done.stderr
+    assert "b.tmp: ignored, because its name begins with a dot or ends in .tmp" in done.stderr
     assert run_command("ingest", "-q", folder, tmp_path / "games.a2").stderr == ""
     listed = json.loads(run_command("ingest", folder, tmp_path / "games.a2", "--json").stdout)["ignored"]
     assert len(listed) == 13

@@ -7,7 +7,7 @@ use crate::progress::{interrupt, progress};
 use a2store::archive::StorageOptions;
 use a2store::error::Error;
 use a2store::export::{ExportFormat, ExportOptions, ExportReport};
-use a2store::format::is_archive;
+use a2store::format::{is_archive, is_named_as_unfinished};
 use a2store::query::no_params;
 use a2store::{Archive, IngestOptions, Phases};
 use anyhow::{Result, bail};
@@ -135,7 +135,9 @@ pub(crate) fn ingest(args: &IngestArgs, quiet: bool) -> Result<u8> {
         }
     };
     for path in report.ignored.iter().take(MAX_SHOWN_IGNORED) {
-        warn(&format!("{}: ignored, because its content is unknown", path.display()));
+        let is_unknown = !is_named_as_unfinished(path);
+        let why = if is_unknown { "content is unknown" } else { "name begins with a dot or ends in .tmp" };
+        warn(&format!("{}: ignored, because its {why}", path.display()));
     }
     let more = report.ignored.len().saturating_sub(MAX_SHOWN_IGNORED);
     if more > 0 {

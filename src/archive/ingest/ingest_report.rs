@@ -43,7 +43,7 @@ pub struct IngestReport {
     pub twins: u64,
     /// The number of runs and whole files that could not be read. Each has an entry in `errors`.
     pub rejected: u64,
-    /// The files in folders that were skipped because their content is unknown, in order.
+    /// The files in folders that were skipped because of their names or their unknown content, in order.
     pub ignored: Vec<PathBuf>,
     /// The number of steps added.
     pub num_steps: u64,

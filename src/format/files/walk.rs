@@ -86,8 +86,9 @@ fn is_unfinished(entry: &DirEntry) -> bool {
     entry.depth() > 0 && is_named_as_unfinished(entry.path())
 }
 
-/// Returns whether a name begins with a dot or ends with `.tmp`.
-pub(crate) fn is_named_as_unfinished(path: &Path) -> bool {
+/// Returns whether a name begins with a dot or ends in `.tmp`. In a folder, such files are skipped.
+#[must_use]
+pub fn is_named_as_unfinished(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
     name.starts_with(b".") || name.ends_with(b".tmp")
 }
