@@ -48,6 +48,7 @@ pub(super) fn write_runs(
         (num_steps, parts, game, encode(RunToWrite { run, ..to_write }))
     };
     let unread = runs.each(options, progress, cancel, make, |path, id, (num_steps, parts, game, encoded)| {
+        cancel.check()?; // The sink may write many shards for the runs of one window.
         let written = encoded.and_then(|encoded| sink.push(encoded)).map_err(|error| of_run(error, id));
         if report.add(num_steps, written, path, options.skip_errors)? {
             losses.add(&parts);
@@ -111,5 +112,42 @@ fn of_run(error: Error, id: u64) -> Error {
     match error.into_kind() {
         ErrorKind::Argument { name, expected, found } => Error::argument(name, expected, format!("run {id}: {found}")),
         other => other.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::export::{ExportFormat, convert};
+    use crate::format::tests::samples::game;
+    use crate::format::{RunFormat, encode_run};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use walkdir::WalkDir;
+
+    #[test]
+    fn a_cancelled_export_writes_no_further_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let (runs, root) = (folder.path().join("runs"), folder.path().to_path_buf());
+        std::fs::create_dir(&runs).unwrap();
+        for seed in 0..4 {
+            let run = encode_run(&game(seed, 3), RunFormat::A2run2).unwrap();
+            std::fs::write(runs.join(format!("{seed}.a2run2")), run).unwrap();
+        }
+        // The export is cancelled once the shards of the first run are there.
+        let most = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::clone(&most);
+        let cancel = CancellationToken::polling(move || {
+            let files = WalkDir::new(&root).into_iter().filter_map(|entry| entry.ok());
+            let shards = files.filter(|file| file.file_name().as_encoded_bytes().ends_with(b".npy")).count();
+            seen.fetch_max(shards, Ordering::Relaxed);
+            shards >= 3
+        });
+        let options = ExportOptions::new(ExportFormat::Session).with_shard_rows(1_u64);
+        let error = convert([&runs], folder.path().join("out"), &options, &(), &cancel).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Cancelled), "{error}");
+        assert_eq!(most.load(Ordering::Relaxed), 3);
+        let left: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["runs"]);
     }
 }
