@@ -111,9 +111,12 @@ pub(crate) fn ingest(args: &IngestArgs, quiet: bool) -> Result<u8> {
         // A missing input must fail before the archive is created.
         std::fs::metadata(input).map_err(|source| Error::io(input, source))?;
         if is_archive(input) {
-            let (input, archive) = (input.display(), archive.display());
-            let hint = format!("the archive comes last, as in `a2store ingest {archive} {input}`");
-            bail!(UsageError(format!("{input}: expected files or folders of runs, found an archive; {hint}")));
+            let (input, target) = (input.display(), archive.display());
+            let hint = match is_archive(archive) {
+                true => String::new(),
+                false => format!("; the archive comes last, as in `a2store ingest {target} {input}`"),
+            };
+            bail!(UsageError(format!("{input}: expected files or folders of runs, found an archive{hint}")));
         }
     }
     let cancel = interrupt()?;
