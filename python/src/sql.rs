@@ -5,16 +5,18 @@ use crate::support::integers::{Bounded, U64};
 use crate::support::results::instances;
 use crate::support::structured;
 use crate::support::values::{is_path, scalar, seconds};
-use a2store::query::{QueryOptions, SavedQuery, ScalarValue, UserTable, functions};
-use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use a2store::query::{QueryOptions, SavedQuery, ScalarValue, UserTable, functions, type_name};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use pyo3_arrow::{PyRecordBatch, PyRecordBatchReader};
+use pyo3_arrow::input::AnyArray;
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Keyword arguments of `Archive.sql` that limit a query.
 pub(crate) struct LimitArguments {
@@ -74,19 +76,29 @@ pub(crate) fn batches_of(
     table: &Bound<'_, PyAny>,
 ) -> PyResult<(SchemaRef, Vec<RecordBatch>)> {
     let wrong = |error: PyErr| PyTypeError::new_err(format!("{argument}: {name}: expected a table: {error}"));
-    if table.hasattr("__arrow_c_stream__")? {
-        let reader = table.extract::<PyRecordBatchReader>().and_then(PyRecordBatchReader::into_reader);
-        let reader = reader.map_err(wrong)?;
-        let schema = reader.schema();
-        let batches = table.py().detach(|| reader.collect::<Result<Vec<_>, _>>());
+    if table.hasattr("__arrow_c_stream__")? || table.hasattr("__arrow_c_array__")? {
         let failed = |error: ArrowError| PyValueError::new_err(format!("{argument}: {name}: {error}"));
-        return Ok((schema, batches.map_err(failed)?));
+        let not_a_table =
+            |found: &dyn Display| PyTypeError::new_err(format!("{argument}: {name}: expected a table, found {found}"));
+        let reader = table.extract::<AnyArray>().and_then(AnyArray::into_reader).map_err(wrong)?;
+        let field = reader.field();
+        let DataType::Struct(fields) = field.data_type() else {
+            return Err(not_a_table(&format!("an array of {}", type_name(field.data_type()))));
+        };
+        let schema = Arc::new(Schema::new_with_metadata(fields.clone(), field.metadata().clone()));
+        let batch = |rows: Result<ArrayRef, ArrowError>| {
+            let rows = rows.map_err(failed)?;
+            if rows.null_count() > 0 {
+                return Err(not_a_table(&"an array with nulls"));
+            }
+            let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+            let columns = rows.as_struct().columns().to_vec();
+            RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &options).map_err(failed)
+        };
+        let batches = table.py().detach(|| reader.map(batch).collect::<PyResult<Vec<_>>>())?;
+        return Ok((schema, batches));
     }
-    let batch = if table.hasattr("__arrow_c_array__")? {
-        Some(table.extract::<PyRecordBatch>().map_err(wrong)?.into_inner())
-    } else {
-        structured::batch_of(table).map_err(wrong)?
-    };
+    let batch = structured::batch_of(table).map_err(wrong)?;
     let Some(batch) = batch else {
         let found = table.get_type().name()?;
         let expected =
