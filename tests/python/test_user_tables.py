@@ -290,6 +290,7 @@ def test_a_structured_array(archive: a2store.Archive) -> None:
         assert [
             tuple(row.values()) for row in pa.table(archive.sql(sql, tables={"mine": mine})).to_pylist()
         ] == expected
+    assert rows(archive.sql(sql, tables={"mine": array[:0]})) == []
     wrong: list[Any] = [np.arange(3), array.reshape(5, 1), np.zeros(2, [("run_id", ">u4")]), np.zeros(2, [("a", "S3")])]
     wrong += [pa.array([{"a": 1}, None]), pa.chunked_array([[{"a": 1}, None]])]
     for mine in wrong:

@@ -33,7 +33,8 @@ pub(crate) fn batch_of(array: &Bound<'_, PyAny>) -> PyResult<Option<RecordBatch>
         let bytes: Vec<u8> = values.call_method0("tobytes")?.extract()?;
         let data = ArrayData::builder(dtype.arrow()).len(shape.iter().product()).add_buffer(Buffer::from(bytes));
         let wrong = |error: ArrowError| PyTypeError::new_err(format!("{name}: {error}"));
-        let data = data.build().map_err(wrong)?;
+        // A buffer of no bytes is not aligned.
+        let data = data.align_buffers(true).build().map_err(wrong)?;
         let column: ArrayRef = match shape.get(1) {
             None => make_array(data),
             Some(&k) => {
