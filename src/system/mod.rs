@@ -3,6 +3,7 @@
 //! | module | owns |
 //! | --- | --- |
 //! | `cancellation` | cancellation of long work |
+//! | `casts` | casts of Arrow arrays to types that may not hold every value |
 //! | `clock` | the system clock |
 //! | `machine` | the memory of this machine, allocations that can fail |
 //! | `names` | the text form of enums whose variants have names |
@@ -14,6 +15,7 @@
 //! | `workers` | the threads for parallel work |
 
 pub mod cancellation;
+pub(crate) mod casts;
 pub mod clock;
 pub mod machine;
 pub mod names;

@@ -413,6 +413,10 @@ def test_tables_that_contradict_the_archive(made: Made, tmp_path: Path) -> None:
     refused(good | {"run_id": good["run_id"].astype("f8")}, "run_id: expected UInt32")
     refused(good | {"run_id": good["run_id"].astype("i8") - 10}, "run_id: expected UInt32")
     refused(good | {"legal_mask": good["legal_mask"].astype("u2") + 16}, "legal_mask")
+    huge = pa.array(np.full(4 * len(made.rows), 1e300))
+    for name, column in (("policy_p1", pa.FixedSizeListArray.from_arrays(huge, 4)), ("policy_p1_up", huge[::4])):
+        others = {key: good[key] for key in ("run_id", "step_index")}
+        refused(others | {name: column}, f"{name}: expected .*Float32, found .* 1e300")
     for name in ("", "x" * 61, "a\nb"):
         with pytest.raises(ValueError, match="model: expected a name"):
             archive.annotate(name, pa.table(good), progress=False)

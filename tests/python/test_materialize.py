@@ -165,6 +165,7 @@ def test_masks_of_any_board_follow_the_rules(archive: a2store.Archive) -> None:
         ("ev_up AS ev_legal", ["ev_legal"]),
         ("CAST(board AS DOUBLE) AS board", ["board"]),
         ("ev_legal + 16 AS ev_legal", ["ev_legal", "row 0"]),
+        ("CASE WHEN run_id = 2 THEN -1e300 ELSE 'inf'::DOUBLE END AS ev_up", ["ev_up", "row ", "-1e300"]),
     ],
 )
 def test_values_that_do_not_fit(archive: a2store.Archive, change: str, names: list[str]) -> None:

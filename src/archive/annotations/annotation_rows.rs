@@ -4,12 +4,14 @@ use crate::archive::schema::{MOVE_NAMES, POLICIES, table_schema};
 use crate::archive::table_name::TableName;
 use crate::error::{Error, ErrorKind, Location, Result};
 use crate::format::AnnotationFolder;
+use crate::system::casts::checked_cast;
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, DictionaryArray, FixedSizeListArray, Float32Builder, Int32Array,
+    Array, ArrayRef, AsArray, BooleanArray, DictionaryArray, FixedSizeListArray, Float32Builder, Int32Array, ListArray,
     ListBuilder, RecordBatch, StringArray, UInt8Builder, UInt32Array, new_null_array,
 };
-use arrow::compute::{CastOptions, SortColumn, cast, cast_with_options, lexsort_to_indices, nullif, take_record_batch};
+use arrow::compute::{SortColumn, lexsort_to_indices, nullif, take_record_batch};
 use arrow::datatypes::{DataType, FieldRef, Float32Type, Schema, UInt8Type, UInt32Type};
+use arrow::error::ArrowError;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -232,8 +234,13 @@ fn converted(name: &str, column: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
     if !compatible && !column.data_type().is_null() {
         return Err(refuse(column.data_type().to_string()));
     }
-    let options = CastOptions { safe: false, ..CastOptions::default() };
-    let cast = cast_with_options(column, to, &options).map_err(|error| refuse(error.to_string()))?;
+    let strict = |values, to| checked_cast(values, to, false).map_err(|error| refuse(error.to_string()));
+    let lists = column.as_list_opt::<i32>().map(ListArray::values);
+    let lists = lists.or_else(|| column.as_fixed_size_list_opt().map(FixedSizeListArray::values));
+    if let (Some(values), DataType::List(item)) = (lists, to) {
+        strict(values, item.data_type())?;
+    }
+    let cast = strict(column, to)?;
     if name == "teacher_move" {
         let moves = cast.as_primitive::<UInt8Type>().iter().map(|value| value.filter(|&value| value != 255));
         return Ok(Arc::new(arrow::array::UInt8Array::from_iter(moves)));
@@ -248,7 +255,8 @@ fn of_direction(name: &str, lists: &ArrayRef, direction: usize) -> Result<ArrayR
     if lists.value_length() != 4 || !lists.value_type().is_floating() {
         return Err(refuse());
     }
-    let values = cast(lists.values(), &DataType::Float32).map_err(|_| refuse())?;
+    let wrong = |error: ArrowError| Error::column(name, None, "values of Float32", error);
+    let values = checked_cast(lists.values(), &DataType::Float32, false).map_err(wrong)?;
     let values = values.as_primitive::<Float32Type>();
     let of_row = |row: usize| {
         let at = lists.value_offset(row) as usize + direction;

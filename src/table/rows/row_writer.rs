@@ -22,6 +22,7 @@ use crate::board::{Board, WideBoard};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::npy::MAX_STRIDE;
 use crate::step::{NO_MOVE, STEP_SIZE, Step};
+use crate::system::casts::checked_cast;
 use crate::table::materialize::materialize_options::ChosenEv;
 use crate::table::rows::categories::{Categories, Recoding, is_categorical};
 use crate::table::rows::element::ElementType;
@@ -30,7 +31,6 @@ use crate::table::rows::step_column::{STEP_INDEX, TILE_MASK, is_reserved};
 use crate::table::rows::wide::{Attempt, MAX_STEP_INDEX};
 use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray, RecordBatch};
 use arrow::buffer::NullBuffer;
-use arrow::compute::{CastOptions, cast, cast_with_options};
 use arrow::datatypes::{
     ArrowPrimitiveType, DataType, Float32Type, Schema, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
@@ -427,12 +427,11 @@ fn column<T: ArrowPrimitiveType>(batch: &RecordBatch, index: Option<usize>) -> R
     if !casts(array.data_type(), &T::DATA_TYPE) {
         return Err(Error::column(name, None, T::DATA_TYPE.to_string(), array.data_type()));
     }
-    let strict = CastOptions { safe: false, ..CastOptions::default() };
-    match cast_with_options(array, &T::DATA_TYPE, &strict) {
+    match checked_cast(array, &T::DATA_TYPE, false) {
         Ok(cast) => Ok(InputColumn(Some(cast.as_primitive::<T>().clone()))),
         Err(error) => {
             // A lenient cast, which gives null for a value that does not fit, finds the row.
-            let row = cast(array, &T::DATA_TYPE)
+            let row = checked_cast(array, &T::DATA_TYPE, true)
                 .ok()
                 .and_then(|cast| (0..cast.len()).find(|&row| cast.is_null(row) && array.is_valid(row)));
             Err(Error::column(name, row.map(|row| row as u64), format!("values of {}", T::DATA_TYPE), error))

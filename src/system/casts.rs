@@ -1,0 +1,27 @@
+//! Casts of Arrow arrays to types that may not hold every value.
+
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{DataType, Float32Type, Float64Type};
+use arrow::error::ArrowError;
+use std::sync::Arc;
+
+/// Casts an array. A value that does not fit is null if `safe`, and an error otherwise. So is a finite float beyond
+/// float32, which Arrow's cast would make infinite.
+pub(crate) fn checked_cast(array: &ArrayRef, to: &DataType, safe: bool) -> Result<ArrayRef, ArrowError> {
+    let options = CastOptions { safe, ..CastOptions::default() };
+    let is_wide = matches!(array.data_type(), DataType::Float64 | DataType::Decimal256(..) | DataType::Dictionary(..));
+    if *to != DataType::Float32 || !is_wide {
+        return cast_with_options(array, to, &options);
+    }
+    let wide = cast_with_options(array, &DataType::Float64, &options)?;
+    let wide = wide.as_primitive::<Float64Type>();
+    let fits = |value: f64| Some(value as f32).filter(|narrow| narrow.is_finite() || !value.is_finite());
+    let narrow = wide.unary_opt::<_, Float32Type>(fits);
+    match (0..wide.len()).find(|&row| narrow.is_null(row) && wide.is_valid(row)) {
+        Some(row) if !safe => {
+            Err(ArrowError::CastError(format!("Can't cast value {:?} to type {to}", wide.value(row))))
+        }
+        _ => Ok(Arc::new(narrow)),
+    }
+}
