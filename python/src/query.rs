@@ -504,10 +504,10 @@ impl PyQuery {
     ///
     /// Raises ``ColumnError``, with the row, for a column that is missing, has another type, or has a value that does
     /// not fit. Raises ``ValueError`` for an option out of range, for ``columns`` without ``board`` or together with
-    /// ``extra``, for a column that is named twice or is already part of a row, and for a share of a query that does
-    /// more than filter and select rows, or uses random numbers or the time. Raises ``MemoryLimitError``,
-    /// ``QueryError``, ``OSError`` if the file cannot be written, and ``KeyboardInterrupt`` on Ctrl-C. After an
-    /// exception no file is left behind.
+    /// ``extra``, for a column that is named twice, has an empty name or is already part of a row, and for a share of a
+    /// query that does more than filter and select rows, or uses random numbers or the time. Raises
+    /// ``MemoryLimitError``, ``QueryError``, ``OSError`` if the file cannot be written, and ``KeyboardInterrupt`` on
+    /// Ctrl-C. After an exception no file is left behind.
     ///
     /// >>> query = archive.sql("SELECT * FROM steps WHERE has_evs AND phase = 'late'")
     /// >>> table = query.materialize(extra=["max_score"], chosen_ev="one")

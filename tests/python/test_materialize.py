@@ -102,6 +102,7 @@ def test_null_floats_of_16_bits_are_nan(archive: a2store.Archive) -> None:
         ("SELECT board, nullif(has_evs, true) AS label FROM steps", ["label"], a2store.ColumnError, ["label", "row 0"]),
         ("SELECT * FROM steps", ["max_exp", "max_exp"], ValueError, ["extra"]),
         ("SELECT * FROM steps", ["move"], ValueError, ["extra"]),
+        ('SELECT *, 1 AS "" FROM steps', [""], ValueError, ["extra"]),
         ("SELECT * FROM steps", ["ev_values"], (ValueError, a2store.ColumnError), ["ev_values"]),
     ],
 )

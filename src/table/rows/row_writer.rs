@@ -74,8 +74,9 @@ impl<'a> RowWriter<'a> {
             if extras[..i].contains(name) {
                 return Err(Error::argument("extra", "each column once", name));
             }
-            if is_reserved(name) {
-                return Err(Error::argument("extra", "a column that is not in every row", name));
+            if is_reserved(name) || name.is_empty() {
+                let expected = "a named column that is not in every row";
+                return Err(Error::argument("extra", expected, format!("{name:?}")));
             }
             let dtype = schema.field(column).data_type();
             let ((dtype, values_per_row), categories) = match is_categorical(dtype) {
