@@ -417,6 +417,8 @@ def test_tables_that_contradict_the_archive(made: Made, tmp_path: Path) -> None:
     for name, column in (("policy_p1", pa.FixedSizeListArray.from_arrays(huge, 4)), ("policy_p1_up", huge[::4])):
         others = {key: good[key] for key in ("run_id", "step_index")}
         refused(others | {name: column}, f"{name}: expected .*Float32, found .* 1e300")
+    with pytest.raises(ValueError, match="annotations: expected each column once, found a second column run_id"):
+        archive.annotate("m", pa.table(good).append_column("run_id", pa.array(good["run_id"])), progress=False)
     for name in ("", "x" * 61, "a\nb"):
         with pytest.raises(ValueError, match="model: expected a name"):
             archive.annotate(name, pa.table(good), progress=False)

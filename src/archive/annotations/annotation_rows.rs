@@ -190,11 +190,15 @@ impl AnnotationTable {
     }
 }
 
-/// Rejects unknown columns: they would be lost.
+/// Rejects unknown columns and columns of one name: they would be lost.
 fn check_names(rows: &RecordBatch) -> Result<()> {
     let schema = table_schema(TableName::Annotations);
-    for field in rows.schema().fields() {
+    let fields = rows.schema_ref().fields();
+    for (i, field) in fields.iter().enumerate() {
         let name = field.name();
+        if fields[..i].iter().any(|other| other.name() == name) {
+            return Err(Error::argument("annotations", "each column once", format!("a second column {name}")));
+        }
         if name == "model" || (schema.field_with_name(name).is_err() && !POLICIES.contains(&name.as_str())) {
             let expected = "columns of the table `annotations` except `model`";
             return Err(Error::argument("annotations", expected, format!("a column {name}")));
