@@ -1842,7 +1842,7 @@ class Query:
         - ``memory_limit``: the maximum number of bytes of rows in memory; ``None`` = the memory that the system has
           available. It does not apply to rows in a file.
         - ``path``: a file for the rows, which the table maps, so it may be larger than memory. ``StepTable.load`` can
-          read it. The complete file replaces an existing file atomically and durably.
+          read it. The complete file replaces an existing file atomically and durably. It must not be in the archive.
         - ``shard``: the share of one of several processes, as a rank and a world size; ``None`` = all rows. The shares
           of a round are disjoint and complete, and their sizes differ by at most one row. Each round has different
           shares. The query may only filter and select rows of ``steps``. A rank reads the row groups of its share, but
@@ -2184,11 +2184,12 @@ class StepTable:
         and the score, game and engine of each run. ``save`` of a view writes only its rows. The complete file replaces
         an existing file atomically and durably. A process that has mapped the old file keeps the old content.
 
-        - ``path``: the file.
+        - ``path``: the file, which must not be in the archive that the rows were queried from.
         - ``progress``: ``False`` hides the progress, a function receives it; ``a2store`` describes the default.
 
-        Raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C. Raises ``ValueError`` for a non-ASCII name of an extra
-        column, which NumPy's header cannot hold. After an exception no file is left behind.
+        Raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C. Raises ``ValueError`` for a path in the archive,
+        and for a non-ASCII name of an extra column, which NumPy's header cannot hold. After an exception no file is left
+        behind.
 
         >>> table.filter(phase="late").save("late.npy")
         >>> np.load("late.npy").shape

@@ -490,7 +490,7 @@ impl PyQuery {
     /// - ``memory_limit``: the maximum number of bytes of rows in memory; ``None`` = the memory that the system has
     ///   available. It does not apply to rows in a file.
     /// - ``path``: a file for the rows, which the table maps, so it may be larger than memory. ``StepTable.load`` can
-    ///   read it. The complete file replaces an existing file atomically and durably.
+    ///   read it. The complete file replaces an existing file atomically and durably. It must not be in the archive.
     /// - ``shard``: the share of one of several processes, as a rank and a world size; ``None`` = all rows. The shares
     ///   of a round are disjoint and complete, and their sizes differ by at most one row. Each round has different
     ///   shares. The query may only filter and select rows of ``steps``. A rank reads the row groups of its share, but

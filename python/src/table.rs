@@ -469,11 +469,12 @@ impl PyStepTable {
     /// and the score, game and engine of each run. ``save`` of a view writes only its rows. The complete file replaces
     /// an existing file atomically and durably. A process that has mapped the old file keeps the old content.
     ///
-    /// - ``path``: the file.
+    /// - ``path``: the file, which must not be in the archive that the rows were queried from.
     /// - ``progress``: ``False`` hides the progress, a function receives it; ``a2store`` describes the default.
     ///
-    /// Raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C. Raises ``ValueError`` for a non-ASCII name of an extra
-    /// column, which NumPy's header cannot hold. After an exception no file is left behind.
+    /// Raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C. Raises ``ValueError`` for a path in the archive,
+    /// and for a non-ASCII name of an extra column, which NumPy's header cannot hold. After an exception no file is left
+    /// behind.
     ///
     /// >>> table.filter(phase="late").save("late.npy")
     /// >>> np.load("late.npy").shape

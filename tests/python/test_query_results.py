@@ -206,8 +206,11 @@ def test_a_full_disk_is_an_os_error(query: a2store.Query) -> None:
 
 
 def test_no_file_inside_the_archive(one_run: a2store.Archive) -> None:
-    with pytest.raises(ValueError, match="path: expected a file outside of the archive"):
-        one_run.sql("SELECT * FROM steps").write_parquet(one_run.path / "steps" / "rows.parquet")
+    query = one_run.sql("SELECT * FROM steps")
+    writers: list[Callable[[Path], object]] = [query.write_parquet, query.materialize().save]
+    for write in (*writers, lambda path: query.materialize(path=path)):
+        with pytest.raises(ValueError, match="path: expected a file outside of the archive"):
+            write(one_run.path / "steps" / "rows.parquet")
     assert one_run.verify().problems == []
 
 

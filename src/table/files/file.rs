@@ -32,12 +32,13 @@ impl StepTable {
     /// attached again.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] and [`ErrorKind::Cancelled`]. After an error no file is left.
+    /// [`ErrorKind::Argument`] for a path in the archive that the rows were queried from. [`ErrorKind::Io`] and
+    /// [`ErrorKind::Cancelled`]. After an error no file is left.
     pub fn save(&self, path: impl AsRef<Path>, progress: &dyn Progress, cancel: &CancellationToken) -> Result<()> {
-        let path = path.as_ref();
+        let path = absolute(path.as_ref())?;
         // Reading the archive's runs may fail, so it comes before all other work.
         self.runs.facts()?;
-        let mut file = RowFile::create(path, &self.layout)?;
+        let mut file = RowFile::create(&path, &self.layout, &self.runs)?;
         progress.begin("save", Unit::Bytes, self.num_bytes());
         let written = self.write_rows(&mut file, progress, cancel);
         progress.end();

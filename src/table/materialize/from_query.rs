@@ -55,7 +55,8 @@ impl Query {
     ///
     /// # Errors
     /// [`ErrorKind::Column`](crate::ErrorKind::Column) if a column is missing, or its type or a value does not fit;
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for columns of a row that contradict each other;
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for columns of a row that contradict each other, and for a
+    /// file in the archive;
     /// [`ErrorKind::MemoryLimit`](crate::ErrorKind::MemoryLimit), before any allocation if the number of rows is known
     /// in advance; [`ErrorKind::Query`](crate::ErrorKind::Query);
     /// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
@@ -178,7 +179,8 @@ impl Materializer<'_> {
     fn run(&self, options: &MaterializeOptions) -> Result<StepTable> {
         let execution = self.query.execution(&self.limits, self.cancel)?;
         let limit = memory_limit(options.memory_limit);
-        let create = |path| RowFile::create(&absolute(path)?, self.writer.layout());
+        let runs = Runs::of_archive(self.query.archive(), self.query.text_hash());
+        let create = |path| RowFile::create(&absolute(path)?, self.writer.layout(), &runs);
         let file = options.path.as_deref().map(create).transpose()?;
         let is_in_memory = file.is_none();
         let output = |num_rows: u64| match file {
@@ -214,7 +216,6 @@ impl Materializer<'_> {
         };
         let is_changed = recoding.is_needed() || !is_sorted;
         let change: Option<FinalChange<'_>> = if is_changed { Some(&change) } else { None };
-        let runs = Runs::of_archive(self.query.archive(), self.query.text_hash());
         output?.into_table(layout.clone(), runs, change, self.cancel)
     }
 

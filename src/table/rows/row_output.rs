@@ -91,7 +91,8 @@ impl RowMemory {
 }
 
 impl RowFile {
-    pub(in crate::table) fn create(path: &Path, layout: &RowLayout) -> Result<RowFile> {
+    pub(in crate::table) fn create(path: &Path, layout: &RowLayout, runs: &Runs) -> Result<RowFile> {
+        runs.check_outside(path)?;
         let staged = Staged::new(parent(path))?;
         let start = npy::header(layout, u64::MAX)?.len();
         Ok(RowFile { staged, path: path.to_owned(), start, len: 0, crc: 0 })

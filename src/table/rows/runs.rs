@@ -1,7 +1,7 @@
 //! The runs of a table, with the columns of `runs` that filters of rows use.
 
 use crate::archive::{Archive, Phases};
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type, UInt32Type};
@@ -67,6 +67,16 @@ impl Runs {
     pub(in crate::table) fn of_bytes(phases: Option<Phases>, origin: Origin, bytes: Vec<u8>, path: &Path) -> Runs {
         let source = if bytes.is_empty() { RunsSource::Nowhere } else { RunsSource::Bytes(bytes, path.into()) };
         Runs { phases, origin, source, facts: OnceLock::new() }
+    }
+
+    /// Checks that a new file is not in the archive of the runs.
+    pub(in crate::table) fn check_outside(&self, path: &Path) -> Result<()> {
+        match &self.source {
+            RunsSource::Archive(archive) if archive.contains(path)? => {
+                Err(Error::argument("path", "a file outside of the archive", path.display()))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Returns the runs; `None` if their source is unknown.
