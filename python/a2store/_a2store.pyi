@@ -1199,7 +1199,7 @@ class Archive:
         - ``query``: the SQL text, with parameters as ``$name``, or as ``$1``, ``$2``, ....
         - ``params``: the values of all parameters: a dict for names, else a sequence. Values are bound, never
           interpolated into the text. They may be None, bool, int in ``-2**63..2**64``, float, str, bytes, NumPy scalars
-          of these, dates and times.
+          of these, dates and times, also of NumPy and pandas. A ``NaT`` is null.
         - ``tables``: your own tables by name, for joins. A value is an object with the Arrow C interface (pyarrow,
           polars, pandas, DuckDB, another query) or a NumPy structured array, shape (n,), both kept in memory; or the
           path of a Parquet file.

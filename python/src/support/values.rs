@@ -71,11 +71,21 @@ pub(crate) fn scalar(argument: &str, value: &Bound<'_, PyAny>) -> PyResult<Scala
     // NumPy's scalars are not instances of Python's types, but `item` converts them.
     if value.hasattr("item")? && value.hasattr("dtype")? {
         let own = value.call_method0("item")?;
-        if !own.get_type().is(value.get_type()) {
+        // For times that Python lacks, such as nanoseconds, `item` returns an int.
+        let dtype = value.getattr("dtype")?.str()?.to_string();
+        let is_time = ["datetime64", "timedelta64"].iter().any(|name| dtype.starts_with(name));
+        if dtype == "datetime64[ns]" && !own.is_none() {
+            return Ok(ScalarValue::TimestampNanosecond(Some(own.extract()?), None));
+        }
+        if !own.get_type().is(value.get_type()) && !(is_time && own.is_instance_of::<PyInt>()) {
             return scalar(argument, &own);
         }
     }
     if value.hasattr("isoformat")? {
+        // Only `pandas.NaT` differs from itself.
+        if value.ne(value)? {
+            return Ok(ScalarValue::Null);
+        }
         // The engine parses the text when it compares dates and times.
         return Ok(ScalarValue::from(value.call_method0("isoformat")?.extract::<String>()?.as_str()));
     }
