@@ -281,7 +281,7 @@ def test_a_wrong_integer_is_named(made: Made, function: str, argument: str, anno
                 CALLS[function](made, **{argument: shape})
             except errors as error:
                 # An IndexError names the index, not the list.
-                if argument.rstrip("s") not in str(error) and not isinstance(error, IndexError):
+                if not re.search(rf"\b(?<!#){argument.rstrip('s')}", str(error)) and not isinstance(error, IndexError):
                     wrong.append(f"{text}: no name in {error!r}")
             except Exception as error:
                 wrong.append(f"{text}: {error!r}")

@@ -95,7 +95,8 @@ fn to_be_named(py: Python<'_>, error: PyErr) -> PyErr {
         let exception = exception.bind(args.py());
         exception.delattr("add_note")?;
         let note: String = args.get_item(0)?.extract()?;
-        add_name(exception, note.split('\'').nth(1).unwrap_or(&note))
+        // The name of an argument that is a word of Rust is `r#move`.
+        add_name(exception, note.split('\'').nth(1).unwrap_or(&note).trim_start_matches("r#"))
     };
     let add_note = PyCFunction::new_closure(py, None, None, add_note);
     // Without the attribute, the exception has pyo3's note.
