@@ -758,7 +758,7 @@ class VectorEnv:
         (array([0, 0], dtype=uint32), array([False, False]))
         """
 
-    def restart(self, mask: npt.NDArray[np.bool_] | None = None) -> int:
+    def restart(self, mask: npt.NDArray[np.bool_] | Sequence[bool] | None = None) -> int:
         """Begin the next games in some slots and return their number.
 
         - ``mask``: shape (n,), bool: true for the slots to restart, even if their game is not over. ``None`` = the

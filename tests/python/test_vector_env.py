@@ -83,7 +83,7 @@ def test_resets_and_masks() -> None:
     env = VectorEnv(6, seed=1)
     first = env.boards
     mask = np.array([False, True, False, False, True, False])
-    assert env.restart(mask) == 2
+    assert env.restart(mask.tolist()) == 2
     assert env.games.tolist() == [0, 6, 2, 3, 7, 5]
     assert ((env.boards == first) == ~mask).all()
     env.reset()

@@ -181,12 +181,13 @@ impl PyVectorEnv {
         let mask = match mask {
             None => self.over_bytes(),
             Some(mask) => {
-                let (kind, shape) = type_and_shape(mask)?;
+                let mask = as_array(mask)?;
+                let (kind, shape) = type_and_shape(&mask)?;
                 if kind != "b" || shape != [self.env.len()] {
                     let expected = format!("bools of shape ({},)", self.env.len());
                     return Err(PyValueError::new_err(format!("mask: expected {expected}, found shape {shape:?}")));
                 }
-                values::<u8>(mask, "uint8")?
+                values::<u8>(&mask, "uint8")?
             }
         };
         let slots = mask.iter().enumerate().filter(|&(_, &is_set)| is_set != 0);
