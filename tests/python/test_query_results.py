@@ -211,6 +211,8 @@ def test_no_file_inside_the_archive(one_run: a2store.Archive) -> None:
     for write in (*writers, lambda path: query.materialize(path=path)):
         with pytest.raises(ValueError, match="path: expected a file outside of the archive"):
             write(one_run.path / "steps" / "rows.parquet")
+    with pytest.raises(ValueError, match="path: expected the path of a file, found an empty path"):
+        query.materialize(path="")
     assert one_run.verify().problems == []
 
 

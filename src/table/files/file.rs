@@ -243,7 +243,10 @@ impl<'a> TableFile<'a> {
     }
 }
 
-/// Returns the absolute path.
+/// Returns the absolute path. An empty path is an error.
 pub(in crate::table) fn absolute(path: &Path) -> Result<PathBuf> {
+    if path.as_os_str().is_empty() {
+        return Err(Error::argument("path", "the path of a file", "an empty path"));
+    }
     std::path::absolute(path).map_err(|error| Error::io(path, error))
 }
