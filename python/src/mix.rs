@@ -4,6 +4,7 @@ use super::loader::{PyLoader, token_type};
 use super::table::PyStepTable;
 use crate::error::OrRaise;
 use crate::support::integers::{BatchSize, Bounded, NumSamples, Prefetch, Rank, U64, WorldSize};
+use crate::support::values::names_from;
 use a2store::loader::{self, LoaderOptions, Sampling};
 use a2store::table::StepTable;
 use pyo3::exceptions::PyTypeError;
@@ -52,7 +53,7 @@ pub(crate) fn mix(
     #[pyo3(from_py_with = WorldSize::int)] world_size: usize,
     tokens: &str,
     symmetries: bool,
-    columns: Option<Vec<String>>,
+    columns: Option<&Bound<'_, PyAny>>,
     #[pyo3(from_py_with = Prefetch::int)] prefetch: usize,
 ) -> PyResult<PyLoader> {
     let pairs = match tables.cast::<PyMapping>() {
@@ -84,7 +85,7 @@ pub(crate) fn mix(
     options.world_size = world_size;
     options.tokens = token_type(tokens).or_raise()?;
     options.symmetries = symmetries;
-    options.columns = columns;
+    options.columns = columns.map(|names| names_from("columns", names)).transpose()?;
     options.prefetch = prefetch;
     Ok(PyLoader(py.detach(|| loader::mix(&parts, options)).or_raise()?))
 }

@@ -779,7 +779,7 @@ impl PyStepTable {
         #[pyo3(from_py_with = WorldSize::int)] world_size: usize,
         tokens: &str,
         symmetries: bool,
-        columns: Option<Vec<String>>,
+        columns: Option<&Bound<'_, PyAny>>,
         #[pyo3(from_py_with = Prefetch::int)] prefetch: usize,
         replacement: bool,
         weights: Option<String>,
@@ -800,7 +800,7 @@ impl PyStepTable {
         options.world_size = world_size;
         options.tokens = token_type(tokens).or_raise()?;
         options.symmetries = symmetries;
-        options.columns = columns;
+        options.columns = columns.map(|names| names_from("columns", names)).transpose()?;
         options.prefetch = prefetch;
         let loader = checking(py, |cancel| self.table.loader_with_cancel(options, cancel))?;
         Ok(PyLoader(loader))

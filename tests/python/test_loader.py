@@ -32,7 +32,7 @@ def test_batches_hold_the_tables_values(table: a2store.StepTable, all_keys: Arra
 )
 def test_columns(table: a2store.StepTable, columns: list[str]) -> None:
     full = list(table.loader(4096, seed=2))
-    some = list(table.loader(4096, seed=2, columns=columns))
+    some = list(table.loader(4096, seed=2, columns=columns[0] if len(columns) == 1 else columns))
     assert len(full) == len(some)
     for all_columns, batch in zip(full, some, strict=True):
         assert (batch.keys(), len(batch)) == (columns, len(all_columns))
