@@ -473,8 +473,8 @@ impl PyStepTable {
     /// - ``progress``: ``False`` hides the progress, a function receives it; ``a2store`` describes the default.
     ///
     /// Raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C. Raises ``ValueError`` for a path in the archive,
-    /// and for a non-ASCII name of an extra column, which NumPy's header cannot hold. After an exception no file is left
-    /// behind.
+    /// and for a non-ASCII name of an extra column, which NumPy's header cannot hold. After an exception no file is
+    /// left behind.
     ///
     /// >>> table.filter(phase="late").save("late.npy")
     /// >>> np.load("late.npy").shape

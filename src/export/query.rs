@@ -7,11 +7,10 @@ use crate::error::{Error, Result};
 use crate::format::SourceFormat;
 use crate::query::Query;
 use crate::system::cancellation::CancellationToken;
+use crate::system::casts::checked_cast;
 use crate::system::progress::Progress;
 use arrow::array::{Array, AsArray};
-use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, UInt32Type};
-use arrow::util::display::FormatOptions;
 use std::collections::HashSet;
 use std::path::Path;
 
@@ -118,11 +117,10 @@ impl Query {
         if !dtype.is_integer() {
             return Err(Error::argument("run_id", "a column of integers", dtype));
         }
-        let options = CastOptions { safe: false, format_options: FormatOptions::default() };
         let mut run_ids = Vec::new();
         let mut stream = self.select(&[column])?.stream(cancel)?;
         while let Some(batch) = stream.next_batch(cancel)? {
-            let ids = cast_with_options(batch.column(0), &DataType::UInt32, &options)
+            let ids = checked_cast(batch.column(0), &DataType::UInt32, false)
                 .map_err(|error| Error::argument("run_id", "integers of 32 bits", error))?;
             if ids.null_count() > 0 {
                 return Err(Error::argument("run_id", "integers", "null"));

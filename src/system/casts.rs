@@ -6,22 +6,17 @@ use arrow::datatypes::{DataType, Float32Type, Float64Type};
 use arrow::error::ArrowError;
 use std::sync::Arc;
 
-/// Casts an array. A value that does not fit is null if `safe`, and an error otherwise. So is a finite float beyond
-/// float32, which Arrow's cast would make infinite.
+/// Casts an array. A value that does not fit is null if `safe`, and an error otherwise. So is a finite float64
+/// beyond float32, which Arrow's cast would make infinite.
 pub(crate) fn checked_cast(array: &ArrayRef, to: &DataType, safe: bool) -> Result<ArrayRef, ArrowError> {
     let options = CastOptions { safe, ..CastOptions::default() };
-    let is_wide = matches!(array.data_type(), DataType::Float64 | DataType::Decimal256(..) | DataType::Dictionary(..));
-    if *to != DataType::Float32 || !is_wide {
+    let (DataType::Float32, Some(wide)) = (to, array.as_primitive_opt::<Float64Type>()) else {
         return cast_with_options(array, to, &options);
-    }
-    let wide = cast_with_options(array, &DataType::Float64, &options)?;
-    let wide = wide.as_primitive::<Float64Type>();
+    };
     let fits = |value: f64| Some(value as f32).filter(|narrow| narrow.is_finite() || !value.is_finite());
     let narrow = wide.unary_opt::<_, Float32Type>(fits);
     match (0..wide.len()).find(|&row| narrow.is_null(row) && wide.is_valid(row)) {
-        Some(row) if !safe => {
-            Err(ArrowError::CastError(format!("Can't cast value {:?} to type {to}", wide.value(row))))
-        }
+        Some(row) if !safe => Err(ArrowError::CastError(format!("Can't cast value {:?} to {to}", wide.value(row)))),
         _ => Ok(Arc::new(narrow)),
     }
 }

@@ -415,9 +415,8 @@ def test_tables_that_contradict_the_archive(made: Made, tmp_path: Path) -> None:
     refused(good | {"legal_mask": good["legal_mask"].astype("u2") + 16}, "legal_mask")
     huge = pa.array(np.full(4 * len(made.rows), 1e300))
     for name, column in (("policy_p1", pa.FixedSizeListArray.from_arrays(huge, 4)), ("policy_p1_up", huge[::4])):
-        others = {key: good[key] for key in ("run_id", "step_index")}
-        refused(others | {name: column}, f"{name}: expected .*Float32, found .* 1e300")
-    with pytest.raises(ValueError, match="annotations: expected each column once, found a second column run_id"):
+        refused({**{k: good[k] for k in ("run_id", "step_index")}, name: column}, f"{name}: expected .*Float32.* 1e300")
+    with pytest.raises(ValueError, match=r"annotations: expected .* each once, found a column run_id"):
         archive.annotate("m", pa.table(good).append_column("run_id", pa.array(good["run_id"])), progress=False)
     for name in ("", "x" * 61, "a\nb"):
         with pytest.raises(ValueError, match="model: expected a name"):

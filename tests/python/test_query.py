@@ -65,11 +65,10 @@ def test_parameters(archive: a2store.Archive, steps: dict[str, Array], text: str
     assert_steps(found, steps, filtered(steps), ["run_id", "step_index", "board"])
 
 
-@pytest.mark.parametrize(("unit", "expected"), [("ns", pa.timestamp("ns")), ("D", pa.string())])
-def test_times_as_parameters(archive: a2store.Archive, unit: Any, expected: pa.DataType) -> None:
-    values = [np.datetime64("2024-05-06", unit), np.datetime64("NaT", unit), pytest.importorskip("pandas").NaT]
-    found = archive.sql("SELECT $1, $2, $3, $1 = '2024-05-06'::TIMESTAMP", values).to_arrow()
-    assert (found[0].type, [column[0].as_py() for column in found][1:]) == (expected, [None, None, True])
+def test_times_as_parameters(archive: a2store.Archive) -> None:
+    times = [np.datetime64("2024-05-06", "ns"), np.datetime64("NaT", "ns"), pytest.importorskip("pandas").NaT]
+    found = archive.sql("SELECT $1 = '2024-05-06'::TIMESTAMP AS a, $2 AS b, $3 AS c, $1 AS d", times).to_arrow()
+    assert ([column[0].as_py() for column in found][:3], found[3].type) == ([True, None, None], pa.timestamp("ns"))
 
 
 def test_a_parameter_may_be_a_board_with_its_top_bit_set(archive: a2store.Archive, steps: dict[str, Array]) -> None:

@@ -6,12 +6,11 @@ use crate::error::{Error, ErrorKind, Location, Result};
 use crate::format::AnnotationFolder;
 use crate::system::casts::checked_cast;
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, DictionaryArray, FixedSizeListArray, Float32Builder, Int32Array, ListArray,
-    ListBuilder, RecordBatch, StringArray, UInt8Builder, UInt32Array, new_null_array,
+    Array, ArrayRef, AsArray, BooleanArray, DictionaryArray, FixedSizeListArray, Float32Builder, Int32Array,
+    ListBuilder, RecordBatch, StringArray, UInt8Builder, UInt32Array, make_array, new_null_array,
 };
 use arrow::compute::{SortColumn, lexsort_to_indices, nullif, take_record_batch};
 use arrow::datatypes::{DataType, FieldRef, Float32Type, Schema, UInt8Type, UInt32Type};
-use arrow::error::ArrowError;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -196,11 +195,10 @@ fn check_names(rows: &RecordBatch) -> Result<()> {
     let fields = rows.schema_ref().fields();
     for (i, field) in fields.iter().enumerate() {
         let name = field.name();
-        if fields[..i].iter().any(|other| other.name() == name) {
-            return Err(Error::argument("annotations", "each column once", format!("a second column {name}")));
-        }
-        if name == "model" || (schema.field_with_name(name).is_err() && !POLICIES.contains(&name.as_str())) {
-            let expected = "columns of the table `annotations` except `model`";
+        let is_second = fields[..i].iter().any(|other| other.name() == name);
+        let is_known = schema.field_with_name(name).is_ok() || POLICIES.contains(&name.as_str());
+        if name == "model" || is_second || !is_known {
+            let expected = "columns of the table `annotations` except `model`, each once";
             return Err(Error::argument("annotations", expected, format!("a column {name}")));
         }
     }
@@ -229,20 +227,18 @@ fn without_absent(rows: RecordBatch, source: &Schema) -> Result<RecordBatch> {
 
 /// Converts a column. A value that does not fit is an error. In `teacher_move`, 255 becomes null.
 fn converted(name: &str, column: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
-    let refuse = |found: String| Error::column(name, None, to.to_string(), found);
+    let refuse = |found: &dyn fmt::Display| Error::column(name, None, to.to_string(), found);
     let compatible = match to {
         DataType::Float32 => column.data_type().is_floating(),
         DataType::List(_) => matches!(column.data_type(), DataType::List(_) | DataType::FixedSizeList(..)),
         _ => column.data_type().is_integer(),
     };
     if !compatible && !column.data_type().is_null() {
-        return Err(refuse(column.data_type().to_string()));
+        return Err(refuse(column.data_type()));
     }
-    let strict = |values, to| checked_cast(values, to, false).map_err(|error| refuse(error.to_string()));
-    let lists = column.as_list_opt::<i32>().map(ListArray::values);
-    let lists = lists.or_else(|| column.as_fixed_size_list_opt().map(FixedSizeListArray::values));
-    if let (Some(values), DataType::List(item)) = (lists, to) {
-        strict(values, item.data_type())?;
+    let strict = |values: &ArrayRef, to: &DataType| checked_cast(values, to, false).map_err(|error| refuse(&error));
+    if let (DataType::List(item), [values]) = (to, column.to_data().child_data()) {
+        strict(&make_array(values.clone()), item.data_type())?;
     }
     let cast = strict(column, to)?;
     if name == "teacher_move" {
@@ -259,8 +255,8 @@ fn of_direction(name: &str, lists: &ArrayRef, direction: usize) -> Result<ArrayR
     if lists.value_length() != 4 || !lists.value_type().is_floating() {
         return Err(refuse());
     }
-    let wrong = |error: ArrowError| Error::column(name, None, "values of Float32", error);
-    let values = checked_cast(lists.values(), &DataType::Float32, false).map_err(wrong)?;
+    let values = checked_cast(lists.values(), &DataType::Float32, false);
+    let values = values.map_err(|error| Error::column(name, None, "values of Float32", error))?;
     let values = values.as_primitive::<Float32Type>();
     let of_row = |row: usize| {
         let at = lists.value_offset(row) as usize + direction;

@@ -32,8 +32,7 @@ impl StepTable {
     /// attached again.
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`] for a path in the archive that the rows were queried from. [`ErrorKind::Io`] and
-    /// [`ErrorKind::Cancelled`]. After an error no file is left.
+    /// [`ErrorKind::Argument`] for a path in the archive; [`ErrorKind::Io`]; [`ErrorKind::Cancelled`]. No file is left.
     pub fn save(&self, path: impl AsRef<Path>, progress: &dyn Progress, cancel: &CancellationToken) -> Result<()> {
         let path = absolute(path.as_ref())?;
         // Reading the archive's runs may fail, so it comes before all other work.

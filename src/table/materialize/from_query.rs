@@ -55,8 +55,7 @@ impl Query {
     ///
     /// # Errors
     /// [`ErrorKind::Column`](crate::ErrorKind::Column) if a column is missing, or its type or a value does not fit;
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for columns of a row that contradict each other, and for a
-    /// file in the archive;
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for contradictory columns, and for a file in the archive;
     /// [`ErrorKind::MemoryLimit`](crate::ErrorKind::MemoryLimit), before any allocation if the number of rows is known
     /// in advance; [`ErrorKind::Query`](crate::ErrorKind::Query);
     /// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).

@@ -92,7 +92,9 @@ impl RowMemory {
 
 impl RowFile {
     pub(in crate::table) fn create(path: &Path, layout: &RowLayout, runs: &Runs) -> Result<RowFile> {
-        runs.check_outside(path)?;
+        if runs.is_in_archive(path)? {
+            return Err(Error::argument("path", "a file outside of the archive", path.display()));
+        }
         let staged = Staged::new(parent(path))?;
         let start = npy::header(layout, u64::MAX)?.len();
         Ok(RowFile { staged, path: path.to_owned(), start, len: 0, crc: 0 })

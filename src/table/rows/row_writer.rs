@@ -75,8 +75,7 @@ impl<'a> RowWriter<'a> {
                 return Err(Error::argument("extra", "each column once", name));
             }
             if is_reserved(name) || name.is_empty() {
-                let expected = "a named column that is not in every row";
-                return Err(Error::argument("extra", expected, format!("{name:?}")));
+                return Err(Error::argument("extra", "a named column that is not in every row", format!("{name:?}")));
             }
             let dtype = schema.field(column).data_type();
             let ((dtype, values_per_row), categories) = match is_categorical(dtype) {

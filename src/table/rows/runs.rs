@@ -1,7 +1,7 @@
 //! The runs of a table, with the columns of `runs` that filters of rows use.
 
 use crate::archive::{Archive, Phases};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{ErrorKind, Result};
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type, UInt32Type};
@@ -69,14 +69,9 @@ impl Runs {
         Runs { phases, origin, source, facts: OnceLock::new() }
     }
 
-    /// Checks that a new file is not in the archive of the runs.
-    pub(in crate::table) fn check_outside(&self, path: &Path) -> Result<()> {
-        match &self.source {
-            RunsSource::Archive(archive) if archive.contains(path)? => {
-                Err(Error::argument("path", "a file outside of the archive", path.display()))
-            }
-            _ => Ok(()),
-        }
+    /// Returns whether a path is in the archive of the runs.
+    pub(in crate::table) fn is_in_archive(&self, path: &Path) -> Result<bool> {
+        Ok(matches!(&self.source, RunsSource::Archive(archive) if archive.contains(path)?))
     }
 
     /// Returns the runs; `None` if their source is unknown.
