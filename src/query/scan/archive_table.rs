@@ -99,7 +99,9 @@ impl ArchiveTable {
             TableName::Steps => &["run_id", "step_index"],
             TableName::Annotations => &["model", "run_id", "step_index"],
         };
-        Ok(ParquetScan { url: ARCHIVE_URL.to_owned(), schema: table_schema(self.table), sorted_by, footers })
+        let (url, schema) = (ARCHIVE_URL.to_owned(), table_schema(self.table));
+        // The archive's files have no bounds of floats.
+        Ok(ParquetScan { url, schema, sorted_by, footers, uses_bounds: true })
     }
 
     /// Returns, for each file, the rows of the runs, steps and models that pass the filters.

@@ -9,15 +9,11 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::Result as DataFusionResult;
-use datafusion::datasource::physical_plan::parquet::CachedParquetMetaData;
-use datafusion::execution::cache::cache_manager::{CachedFileMetadataEntry, FileMetadataCache};
+use datafusion::execution::cache::cache_manager::FileMetadataCache;
 use datafusion::execution::cache::default_cache::DefaultCache;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use object_store::path::Path as StorePath;
-use parquet::basic::{LogicalType, Type};
-use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
-use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use std::sync::Arc;
 
 /// A user table in a Parquet file.
@@ -63,38 +59,12 @@ impl TableProvider for FileTable {
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
         self.file.check_unchanged().map_err(external)?;
         let file = immutable_file(self.location.clone(), self.file.num_bytes);
-        let (url, footers) = (self.url.clone(), Arc::clone(&self.footers));
-        let scan = ParquetScan { url, schema: Arc::clone(&self.file.schema), sorted_by: &[], footers };
+        let (url, schema, footers) = (self.url.clone(), Arc::clone(&self.file.schema), Arc::clone(&self.footers));
+        // The bounds of floats leave NaN out, which is larger than all numbers here (apache/datafusion#15812).
+        let has_floats = schema.flattened_fields().iter().any(|field| field.data_type().is_floating());
+        let scan = ParquetScan { url, schema, sorted_by: &[], footers, uses_bounds: !has_floats };
         let footers = scan.footers_of(state, std::slice::from_ref(&file)).await?;
-        let mut parts = Vec::new();
-        for footer in footers {
-            let footer = Arc::new(without_bounds_of_floats((*footer).clone())?);
-            parts.extend(scan.parts_of(&file, &footer, None, None));
-            // The reader takes the footer from the cache.
-            let footer =
-                CachedFileMetadataEntry::new(file.object_meta.clone(), Arc::new(CachedParquetMetaData::new(footer)));
-            self.footers.put(&self.location, footer);
-        }
+        let parts = footers.iter().flat_map(|footer| scan.parts_of(&file, footer, None, None)).collect();
         scan.plan(state, parts, projection, limit, None)
     }
-}
-
-/// Removes the statistics of floats. They leave out NaN, which is larger than all numbers here, but DataFusion skips row
-/// groups and pages by them (apache/datafusion#15812).
-fn without_bounds_of_floats(footer: ParquetMetaData) -> DataFusionResult<ParquetMetaData> {
-    let is_float = |column: &ColumnChunkMetaData| {
-        let is_float16 = column.column_descr().logical_type_ref() == Some(&LogicalType::Float16);
-        is_float16 || matches!(column.column_type(), Type::FLOAT | Type::DOUBLE)
-    };
-    let mut footer = footer.into_builder();
-    let (mut row_groups, mut indexes) = (footer.take_row_groups(), footer.take_column_index());
-    for (i, row_group) in row_groups.iter_mut().enumerate() {
-        for (j, column) in row_group.columns_mut().iter_mut().enumerate().filter(|(_, column)| is_float(column)) {
-            *column = column.clone().into_builder().clear_statistics().build()?;
-            if let Some(index) = indexes.as_mut().and_then(|indexes| indexes.get_mut(i)?.get_mut(j)) {
-                *index = ColumnIndexMetaData::NONE;
-            }
-        }
-    }
-    Ok(footer.set_row_groups(row_groups).set_column_index(indexes).build())
 }
