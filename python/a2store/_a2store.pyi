@@ -1604,7 +1604,7 @@ class Query:
         [3, 0, 2]
         """
     def count(self) -> int:
-        """Run the query and return only its number of rows.
+        """Run the query and return its number of rows. ``row_limit`` and ``byte_limit`` do not apply.
 
         Raises ``QueryError`` if the query fails, ``QueryLimitError`` if it exceeds a limit, and ``KeyboardInterrupt``
         on Ctrl-C.

@@ -259,7 +259,7 @@ impl PyQuery {
         Rows { query: self.query.clone(), failure: Arc::default() }.__arrow_c_stream__(py, requested_schema)
     }
 
-    /// Run the query and return only its number of rows.
+    /// Run the query and return its number of rows. ``row_limit`` and ``byte_limit`` do not apply.
     ///
     /// Raises ``QueryError`` if the query fails, ``QueryLimitError`` if it exceeds a limit, and ``KeyboardInterrupt``
     /// on Ctrl-C.

@@ -208,7 +208,8 @@ def test_a_full_disk_is_an_os_error(query: a2store.Query) -> None:
 def test_no_file_inside_the_archive(one_run: a2store.Archive) -> None:
     query = one_run.sql("SELECT * FROM steps")
     writers: list[Callable[[Path], object]] = [query.write_parquet, query.materialize().save]
-    for write in (*writers, lambda path: query.materialize(path=path)):
+    writers.append(lambda path: query.materialize(path=path))
+    for write in writers:
         with pytest.raises(ValueError, match="path: expected a file outside of the archive"):
             write(one_run.path / "steps" / "rows.parquet")
     with pytest.raises(ValueError, match="path: expected the path of a file, found an empty path"):

@@ -306,7 +306,7 @@ def test_no_archive_is_created_over_the_remains_of_one(path: Path, runs: list[Pa
 
 
 def test_the_command(path: Path) -> None:
-    assert "nothing to restore: version 5 is the newest and has all of its files;" in run_command("restore", path).stdout
+    assert "nothing to restore: version 5 is the newest and has all of its files" in run_command("restore", path).stdout
     spoil(manifest_path(path, NEWEST), DAMAGES["torn"])
     before = contents(path)
     error = run_command("info", path, status=1).stderr

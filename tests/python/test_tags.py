@@ -116,7 +116,7 @@ def test_a_damaged_tag(fresh: a2store.Archive) -> None:
     path = fresh.path / "_tags" / "first.json"
     path.write_bytes(b"{")
     for work in (fresh.tags, lambda: a2store.open(fresh.path, version="first"), lambda: fresh.expire(**NOW)):
-        with pytest.raises(a2store.DamagedError, match="number of a version.*--remove first") as caught:
+        with pytest.raises(a2store.DamagedError, match=r"number of a version.*--remove first") as caught:
             work()
         assert caught.value.path == path
     assert ("_tags/first.json", None, "tag") in found(fresh.path)

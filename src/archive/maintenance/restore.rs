@@ -66,8 +66,8 @@ impl Archive {
     ///
     /// # Errors
     /// [`ErrorKind::NotAnArchive`]. [`ErrorKind::VersionNotFound`]. [`ErrorKind::Damaged`] if the version is damaged or
-    /// lacks a file, or all versions are damaged. [`ErrorKind::Argument`] for an unknown option of the object store. [`ErrorKind::Conflict`],
-    /// [`ErrorKind::Io`], [`ErrorKind::Cancelled`], [`ErrorKind::Unconfirmed`].
+    /// lacks a file, or all versions are damaged. [`ErrorKind::Argument`] for an unknown option of the object store.
+    /// [`ErrorKind::Conflict`], [`ErrorKind::Io`], [`ErrorKind::Cancelled`], [`ErrorKind::Unconfirmed`].
     pub fn restore(
         location: impl AsRef<Path>,
         version: impl Into<VersionName>,
