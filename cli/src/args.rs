@@ -73,7 +73,9 @@ pub(crate) fn check_output(path: &Path, overwrite: bool, archive: &Archive) -> R
 
 /// Rejects an output path inside the folder of any archive.
 pub(crate) fn check_outside_archives(path: &Path) -> Result<()> {
-    if std::path::absolute(path)?.ancestors().any(is_archive) {
+    // The path may not exist yet, but some folder above it does.
+    let existing = std::path::absolute(path)?.ancestors().find_map(|above| above.canonicalize().ok());
+    if existing.is_some_and(|existing| existing.ancestors().any(is_archive)) {
         bail!(UsageError(format!("-o {}: expected a path outside of archives", path.display())));
     }
     Ok(())

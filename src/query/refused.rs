@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::query::engine::errors::external;
 use crate::query::output::conform::is_encoding_of;
 use crate::query::rewrites::input_schema;
+use crate::query::user_tables::is_narrow;
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, ExprSchema, NullEquality, Result as DataFusionResult};
@@ -226,9 +227,7 @@ pub(in crate::query) fn check_types(plan: &LogicalPlan) -> DataFusionResult<()> 
                 if let Expr::ScalarFunction(call) = part
                     && ["arrow_cast", "arrow_try_cast"].contains(&call.name())
                 {
-                    let is_narrow =
-                        matches!(part.get_type(&schema)?, DataType::Decimal32(..) | DataType::Decimal64(..));
-                    refuse_if(is_narrow, &NARROW_DECIMAL)?;
+                    refuse_if(is_narrow(&part.get_type(&schema)?), &NARROW_DECIMAL)?;
                 }
                 if let Expr::ScalarFunction(call) = part
                     && call.name() == "get_field"

@@ -47,14 +47,14 @@ impl UserTable {
     /// bits.
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`] if a batch has another schema.
+    /// [`ErrorKind::Argument`] if a batch has another schema, or maps or dictionaries of narrow decimals.
     pub fn from_batches(schema: SchemaRef, batches: Vec<RecordBatch>) -> Result<UserTable> {
         if let Some(other) = batches.iter().find(|batch| batch.schema().fields() != schema.fields()) {
             let fields = |schema: &SchemaRef| schema.fields().iter().map(ToString::to_string).collect::<Vec<_>>();
             let (expected, found) = (fields(&schema).join(", "), fields(&other.schema()).join(", "));
             return Err(Error::argument("batches", expected, found));
         }
-        let fields: Fields = schema.fields().iter().map(|field| with_nullable_fields(&widened(field))).collect();
+        let fields: Fields = widened_fields(schema.fields())?.iter().map(with_nullable_fields).collect();
         if fields == *schema.fields() && !fields.iter().any(|field| matches!(field.data_type(), DataType::Struct(_))) {
             return Ok(UserTable(UserTableSource::Batches { schema, batches }));
         }
@@ -95,6 +95,32 @@ fn widened(field: &FieldRef) -> FieldRef {
         _ => return Arc::clone(field),
     };
     Arc::new(Field::clone(field).with_data_type(dtype))
+}
+
+/// Returns whether a type has decimals of 32 or 64 bits.
+pub(in crate::query) fn is_narrow(dtype: &DataType) -> bool {
+    match dtype {
+        DataType::Decimal32(..) | DataType::Decimal64(..) => true,
+        DataType::Dictionary(_, values) => is_narrow(values),
+        DataType::RunEndEncoded(_, item)
+        | DataType::Map(item, _)
+        | DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::ListView(item)
+        | DataType::LargeListView(item)
+        | DataType::FixedSizeList(item, _) => is_narrow(item.data_type()),
+        DataType::Struct(fields) => fields.iter().any(|field| is_narrow(field.data_type())),
+        _ => false,
+    }
+}
+
+/// Widens the decimals of a table.
+fn widened_fields(fields: &Fields) -> Result<Fields> {
+    let fields: Fields = fields.iter().map(widened).collect();
+    match fields.iter().find(|field| is_narrow(field.data_type())) {
+        Some(field) => Err(Error::argument("tables", "decimals of 128 or 256 bits", format!("the column {field}"))),
+        None => Ok(fields),
+    }
 }
 
 /// Returns a field whose structs have nullable fields, if they may be null.
@@ -142,8 +168,8 @@ impl ParquetFile {
         })?;
         let modified = meta.modified().ok();
         let schema = metadata.schema();
-        let fields: Fields = schema.fields().iter().map(widened).collect();
-        let schema = Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()));
+        let schema = Schema::new_with_metadata(widened_fields(schema.fields())?, schema.metadata().clone());
+        let schema = Arc::new(schema);
         // The file may have null structs with fields that are not null.
         if let Some(field) = schema.fields().iter().find(|field| with_nullable_fields(field) != **field) {
             let found = format!("the column {}", field.name());

@@ -5,7 +5,7 @@ use crate::query::engine::errors::external;
 use crate::query::scan::metadata_cache::METADATA_BYTES;
 use crate::query::scan::parquet_scan::{ParquetScan, immutable_file};
 use crate::query::user_tables::ParquetFile;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, Field, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::Result as DataFusionResult;
@@ -61,7 +61,11 @@ impl TableProvider for FileTable {
         let file = immutable_file(self.location.clone(), self.file.num_bytes);
         let (url, schema, footers) = (self.url.clone(), Arc::clone(&self.file.schema), Arc::clone(&self.footers));
         // The bounds of floats leave NaN out, which is larger than all numbers here (apache/datafusion#15812).
-        let has_floats = schema.flattened_fields().iter().any(|field| field.data_type().is_floating());
+        let is_float = |field: &&Field| match field.data_type() {
+            DataType::Dictionary(_, values) => values.is_floating(),
+            dtype => dtype.is_floating(),
+        };
+        let has_floats = schema.flattened_fields().iter().any(is_float);
         let scan = ParquetScan { url, schema, sorted_by: &[], footers, uses_bounds: !has_floats };
         let footers = scan.footers_of(state, std::slice::from_ref(&file)).await?;
         let parts = footers.iter().flat_map(|footer| scan.parts_of(&file, footer, None, None)).collect();
