@@ -77,7 +77,8 @@ pub(crate) fn scalar(argument: &str, value: &Bound<'_, PyAny>) -> PyResult<Scala
         if dtype == "datetime64[ns]" && !own.is_none() {
             return Ok(ScalarValue::TimestampNanosecond(Some(own.extract()?), None));
         }
-        if !own.get_type().is(value.get_type()) && !(is_time && own.is_instance_of::<PyInt>()) {
+        let is_ticks = is_time && own.is_instance_of::<PyInt>();
+        if !own.get_type().is(value.get_type()) && !is_ticks {
             return scalar(argument, &own);
         }
     }

@@ -15,12 +15,15 @@
 //! | `plan.rs` | checks of a plan, before and after it is analyzed |
 //! | `sizes.rs` | a bound on the texts and lists that functions return |
 //! | `signed_sums.rs` | sums of integers and booleans as int64 |
+//! | `float_extremes.rs` | `min` and `max` of floats in groups |
 
+mod float_extremes;
 mod plan;
 mod signed_sums;
 mod sizes;
 mod statement;
 
+pub(super) use float_extremes::Extreme;
 pub(super) use plan::check_filters;
 pub(super) use signed_sums::SignedSum;
 pub(super) use sizes::BOUND_SIZES;

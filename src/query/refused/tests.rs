@@ -63,7 +63,7 @@ const EXAMPLES: [(&str, Option<&str>); 20] = [
 ];
 
 /// Statements that a rewrite corrects, with their rows.
-const CORRECTED: [(&str, &str); 17] = [
+const CORRECTED: [(&str, &str); 18] = [
     ("SELECT n FROM (SELECT count(*) AS n FROM runs) AS d WHERE (SELECT max(run_id) FROM runs) < 0", ""),
     ("SELECT count(*) FROM runs AS r JOIN u ON 'a' = u.label WHERE u.label = 'a'", "8"),
     ("SELECT count(*) FROM u RIGHT JOIN runs AS r ON r.run_id = u.run_id WHERE u.run_id IS NULL", "2"),
@@ -95,6 +95,11 @@ const CORRECTED: [(&str, &str); 17] = [
     ("SELECT -n AS n FROM (SELECT DISTINCT num_steps AS n FROM runs) AS d ORDER BY n LIMIT 2", "-40|-30"),
     ("SELECT m AS k, k AS m FROM (SELECT run_id AS k, num_steps AS m FROM runs) ORDER BY m LIMIT 1", "40 1"),
     ("SELECT sum(engine = 'a') FROM runs", "2"),
+    (
+        "SELECT min(x) FROM (SELECT CASE run_id WHEN 4 THEN CAST('NaN' AS DOUBLE) ELSE run_id END AS x FROM runs) AS d \
+         GROUP BY x > 0",
+        "1.0",
+    ),
     (
         "SELECT max(b) * 3 FROM (SELECT CAST(18446744073709551615 AS BIGINT UNSIGNED) AS b FROM runs) AS d",
         "18446744073709551613",

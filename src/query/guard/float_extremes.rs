@@ -1,0 +1,76 @@
+//! The functions `min` and `max` of floats, in groups.
+//!
+//! DataFusion compares floats in groups without regard to NaN, so that the result depends on the order of the rows
+//! (apache/datafusion#24432, fixed in a version after 55). Without groups, NaN is larger than all numbers.
+
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::{Result as DataFusionResult, ScalarValue};
+use datafusion::logical_expr::function::AccumulatorArgs;
+use datafusion::logical_expr::utils::AggregateOrderSensitivity;
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, GroupsAccumulator, ReversedUDAF, SetMonotonicity,
+    Signature, StatisticsArgs,
+};
+use std::sync::Arc;
+
+/// `min` or `max`. Floats have an accumulator for each group, as without groups.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(in crate::query) struct Extreme(pub(in crate::query) Arc<AggregateUDF>);
+
+impl AggregateUDFImpl for Extreme {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.0.signature()
+    }
+
+    fn return_type(&self, arg_types: &[DataType]) -> DataFusionResult<DataType> {
+        self.0.return_type(arg_types)
+    }
+
+    fn coerce_types(&self, arg_types: &[DataType]) -> DataFusionResult<Vec<DataType>> {
+        self.0.coerce_types(arg_types)
+    }
+
+    fn accumulator(&self, args: AccumulatorArgs<'_>) -> DataFusionResult<Box<dyn Accumulator>> {
+        self.0.accumulator(args)
+    }
+
+    fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
+        !args.return_field.data_type().is_floating() && self.0.groups_accumulator_supported(args)
+    }
+
+    fn create_groups_accumulator(&self, args: AccumulatorArgs<'_>) -> DataFusionResult<Box<dyn GroupsAccumulator>> {
+        self.0.create_groups_accumulator(args)
+    }
+
+    fn create_sliding_accumulator(&self, args: AccumulatorArgs<'_>) -> DataFusionResult<Box<dyn Accumulator>> {
+        self.0.create_sliding_accumulator(args)
+    }
+
+    fn value_from_stats(&self, args: &StatisticsArgs<'_>) -> Option<ScalarValue> {
+        self.0.value_from_stats(args)
+    }
+
+    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
+        self.0.order_sensitivity()
+    }
+
+    fn reverse_expr(&self) -> ReversedUDAF {
+        self.0.reverse_udf()
+    }
+
+    fn is_descending(&self) -> Option<bool> {
+        self.0.is_descending()
+    }
+
+    fn set_monotonicity(&self, dtype: &DataType) -> SetMonotonicity {
+        self.0.inner().set_monotonicity(dtype)
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.0.documentation()
+    }
+}
