@@ -93,7 +93,7 @@ fn exit_status_tells_bad_data_from_wrong_usage() {
     says(folder, &["info", "games.a2", "--version", "9"], 2, "version 9: expected 1..=2");
     says(folder, &["info", "runs"], 2, "not an archive");
     let inside = ["sql", "games.a2", "SELECT 1", "--format", "csv", "-o", "games.a2/steps/x.parquet"];
-    says(folder, &inside, 2, "expected a file outside of the archive");
+    says(folder, &inside, 2, "expected a path outside of the archive");
     for entry in std::fs::read_dir(folder.join("games.a2/steps")).unwrap() {
         std::fs::write(entry.unwrap().path(), b"PAR1").unwrap();
     }
