@@ -25,7 +25,7 @@ SHORT = 12
 
 WITHOUT_STATISTICS = {
     "steps": {"board", *EV_COLUMNS, "step_index", "move", "ev_legal", "has_evs"},
-    "runs": {"digest", "game", "final_board", "original"},
+    "runs": {"digest", "game", "final_board", "original", "elapsed_s"},
 }
 """Columns on which no filter can prune."""
 # The reader decodes text into dictionaries for any writer.

@@ -107,6 +107,7 @@ REFUSALS = {
         "SELECT run_id FROM runs WHERE engine IS DISTINCT FROM 'alpha' AND run_id < 9",
         "SELECT run_id FROM runs WHERE (engine IS DISTINCT FROM 'alpha') AND run_id < 9",
     ),
+    "arrow_cast to Decimal32 or Decimal64": ("SELECT arrow_cast(1, 'Decimal32(5, 2)')", "SELECT 1::DECIMAL(5, 2)"),
 }
 TABLES = {
     "u": pa.table({"run_id": pa.array([1, 2, None], pa.uint32()), "weight": [0.5, 1e9, 0.5]}),

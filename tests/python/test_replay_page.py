@@ -177,4 +177,4 @@ def test_the_command_writes_the_same_page(archive: a2store.Archive, tmp_path: Pa
     run_command("replay", archive.path, "0", "--step", "5", "-o", path)
     assert path.read_text(encoding="utf-8") == archive.run(0).replay(5).to_html()
     inside = archive.path / "game.html"
-    assert "expected a file outside" in run_command("replay", archive.path, "0", "-o", inside, status=2).stderr
+    assert "expected a path outside" in run_command("replay", archive.path, "0", "-o", inside, status=2).stderr
