@@ -196,8 +196,8 @@ impl Query {
         concat_batches(&stream.schema(), &batches).map_err(|error| query_error(error.into()))
     }
 
-    /// Returns the number of rows of the result, whatever its limits of rows and bytes are. Counts without making the rows
-    /// if the plan allows it.
+    /// Returns the number of rows of the result. Limits of rows and bytes do not apply. Counts without making the rows if
+    /// the plan allows it.
     ///
     /// # Errors
     /// The errors of [`stream`](Query::stream).

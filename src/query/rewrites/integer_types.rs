@@ -3,7 +3,8 @@
 //! DataFusion gives an integer literal the type int64. Beside a uint64, such as a board, it casts both to
 //! `DECIMAL(20, 0)`: `board * 3` would fail instead of wrapping around, and `board / 10` would have decimal places. So
 //! a literal of at least 0 is cast to uint64 there. A literal 0 or 1 beside a boolean is cast to a boolean. An unsigned
-//! operand of the unary minus is cast to int64. The number of places of `round` becomes an int32. No upstream issue was found.
+//! operand of the unary minus is cast to int64. The number of places of `round` becomes an int32. No upstream issue was
+//! found.
 //!
 //! [`TypeOperands`] does this while the statement is planned, because the planner checks the arguments of functions.
 //! [`TYPE_LITERALS`] does it for the expressions that DataFusion plans itself, and for parameters once they have values.

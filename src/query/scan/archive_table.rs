@@ -100,7 +100,7 @@ impl ArchiveTable {
             TableName::Annotations => &["model", "run_id", "step_index"],
         };
         let (url, schema) = (ARCHIVE_URL.to_owned(), table_schema(self.table));
-        // The archive's files have no bounds of floats.
+        // No float of the archive that may be NaN has bounds.
         Ok(ParquetScan { url, schema, sorted_by, footers, uses_bounds: true })
     }
 
