@@ -697,7 +697,7 @@ impl PyArchive {
     /// {}
     fn untag(&self, py: Python<'_>, name: String) -> PyResult<()> {
         let archive = self.archive();
-        abandonable(py, HIDDEN, move |_, _| archive.untag(&name).map(drop))
+        abandonable(py, HIDDEN, move |_, _| archive.untag(&name))
     }
 
     /// Check all kept versions of the archive for problems.

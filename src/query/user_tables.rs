@@ -61,10 +61,8 @@ impl UserTable {
         let schema = Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()));
         let visible = |batch: RecordBatch| {
             let fields = schema.fields().iter().zip(batch.columns());
-            let visible = |(field, column): (&FieldRef, &ArrayRef)| {
-                without_hidden_values(field, &cast(column, widened(field).data_type())?)
-            };
-            let columns = fields.map(visible).collect::<Result<_, _>>()?;
+            let columns = fields.map(|(field, column)| without_hidden_values(field, &cast(column, field.data_type())?));
+            let columns = columns.collect::<Result<_, ArrowError>>()?;
             RecordBatch::try_new(Arc::clone(&schema), columns)
         };
         let batches = batches.into_iter().map(visible).collect::<Result<_, ArrowError>>();

@@ -1,7 +1,7 @@
 use crate::support::Games;
 use a2store::archive::TableName;
 use a2store::format::read_run;
-use a2store::query::{ParamValues, no_params};
+use a2store::query::{ParamValues, RowFormat, no_params};
 use a2store::{Archive, CancellationToken, ErrorKind, ScalarValue};
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{Int64Type, UInt8Type, UInt32Type, UInt64Type};
@@ -281,4 +281,18 @@ fn floats_of_the_archive_have_no_bounds() {
             assert!(!floats.is_empty() && floats.iter().all(|column| column.statistics().is_none()), "{table}");
         }
     }
+}
+
+#[test]
+fn rows_in_files_keep_nulls_and_name_types_that_do_not_fit() {
+    let (games, never) = (Games::new(), CancellationToken::never());
+    let written = |text: &str, format: RowFormat| {
+        let (query, mut bytes) = (games.archive.sql(text, no_params()).unwrap(), Vec::new());
+        query.stream(never).unwrap().write_to(format, &mut bytes, never).map(|_| String::from_utf8(bytes).unwrap())
+    };
+    let json = written("SELECT 1 AS a, CAST(NULL AS BIGINT) AS b", RowFormat::Json).unwrap();
+    assert_eq!(json, "{\"a\":1,\"b\":null}\n");
+    // It is no damage of a file of the archive.
+    let error = written("SELECT INTERVAL '1 day' AS d", RowFormat::Parquet).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Query { .. }), "{error}");
 }

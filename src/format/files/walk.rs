@@ -87,6 +87,10 @@ fn is_unfinished(entry: &DirEntry) -> bool {
 }
 
 /// Returns whether a name begins with a dot or ends in `.tmp`. In a folder, such files are skipped.
+///
+/// ```
+/// assert!(a2store::format::is_named_as_unfinished("runs/.copy.a2run2".as_ref()));
+/// ```
 #[must_use]
 pub fn is_named_as_unfinished(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();

@@ -4,12 +4,11 @@
 //! (apache/datafusion#24432, fixed in a version after 55). Without groups, NaN is larger than all numbers.
 
 use datafusion::arrow::datatypes::DataType;
-use datafusion::common::{Result as DataFusionResult, ScalarValue};
+use datafusion::common::Result as DataFusionResult;
 use datafusion::logical_expr::function::AccumulatorArgs;
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, GroupsAccumulator, ReversedUDAF, SetMonotonicity,
-    Signature, StatisticsArgs,
+    Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, ReversedUDAF, Signature,
 };
 use std::sync::Arc;
 
@@ -50,27 +49,11 @@ impl AggregateUDFImpl for Extreme {
         self.0.create_sliding_accumulator(args)
     }
 
-    fn value_from_stats(&self, args: &StatisticsArgs<'_>) -> Option<ScalarValue> {
-        self.0.value_from_stats(args)
-    }
-
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
         self.0.order_sensitivity()
     }
 
     fn reverse_expr(&self) -> ReversedUDAF {
         self.0.reverse_udf()
-    }
-
-    fn is_descending(&self) -> Option<bool> {
-        self.0.is_descending()
-    }
-
-    fn set_monotonicity(&self, dtype: &DataType) -> SetMonotonicity {
-        self.0.inner().set_monotonicity(dtype)
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.0.documentation()
     }
 }
