@@ -105,7 +105,7 @@ def test_rejected_statements(archive: a2store.Archive, text: str, params: Any) -
 
 
 def test_parameters_of_unsupported_types(archive: a2store.Archive) -> None:
-    for params in ([object()], [[1, 2]], "text", 7):
+    for params in ([object()], [[1, 2]], [np.timedelta64(3)], "text", 7):
         with pytest.raises(TypeError):
             archive.sql("SELECT * FROM steps WHERE run_id = $1", params)  # type: ignore[arg-type]
 
