@@ -3,16 +3,19 @@
 //! DataFusion compares floats in groups without regard to NaN, so that the result depends on the order of the rows
 //! (apache/datafusion#24432, fixed in a version after 55). Without groups, NaN is larger than all numbers.
 
-use datafusion::arrow::datatypes::DataType;
+use arrow::array::{ArrowNativeTypeOp, ArrowPrimitiveType};
+use arrow::datatypes::{DataType, Float16Type, Float32Type, Float64Type};
 use datafusion::common::Result as DataFusionResult;
 use datafusion::logical_expr::function::AccumulatorArgs;
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, ReversedUDAF, Signature,
 };
+use datafusion_functions_aggregate_common::aggregate::groups_accumulator::prim_op::PrimitiveGroupsAccumulator;
+use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// `min` or `max`. Floats have an accumulator for each group, as without groups.
+/// `min` or `max`. Floats in groups are compared in their total order, as without groups.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(in crate::query) struct Extreme(pub(in crate::query) Arc<AggregateUDF>);
 
@@ -38,11 +41,17 @@ impl AggregateUDFImpl for Extreme {
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
-        !args.return_field.data_type().is_floating() && self.0.groups_accumulator_supported(args)
+        self.0.groups_accumulator_supported(args)
     }
 
     fn create_groups_accumulator(&self, args: AccumulatorArgs<'_>) -> DataFusionResult<Box<dyn GroupsAccumulator>> {
-        self.0.create_groups_accumulator(args)
+        let is_max = self.name() == "max";
+        match args.return_field.data_type() {
+            DataType::Float16 => Ok(in_groups::<Float16Type>(is_max)),
+            DataType::Float32 => Ok(in_groups::<Float32Type>(is_max)),
+            DataType::Float64 => Ok(in_groups::<Float64Type>(is_max)),
+            _ => self.0.create_groups_accumulator(args),
+        }
     }
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs<'_>) -> DataFusionResult<Box<dyn Accumulator>> {
@@ -56,4 +65,17 @@ impl AggregateUDFImpl for Extreme {
     fn reverse_expr(&self) -> ReversedUDAF {
         self.0.reverse_udf()
     }
+}
+
+fn in_groups<T: ArrowPrimitiveType + Send>(is_max: bool) -> Box<dyn GroupsAccumulator> {
+    let (first, replaces) = match is_max {
+        true => (T::Native::MIN_TOTAL_ORDER, Ordering::Greater),
+        false => (T::Native::MAX_TOTAL_ORDER, Ordering::Less),
+    };
+    let update = move |extreme: &mut T::Native, value: T::Native| {
+        if value.compare(*extreme) == replaces {
+            *extreme = value;
+        }
+    };
+    Box::new(PrimitiveGroupsAccumulator::<T, _>::new(&T::DATA_TYPE, update).with_starting_value(first))
 }

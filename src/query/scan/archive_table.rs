@@ -100,8 +100,7 @@ impl ArchiveTable {
             TableName::Annotations => &["model", "run_id", "step_index"],
         };
         let (url, schema) = (ARCHIVE_URL.to_owned(), table_schema(self.table));
-        // No float of the archive that may be NaN has bounds.
-        Ok(ParquetScan { url, schema, sorted_by, footers, uses_bounds: true })
+        Ok(ParquetScan { url, schema, sorted_by, footers })
     }
 
     /// Returns, for each file, the rows of the runs, steps and models that pass the filters.

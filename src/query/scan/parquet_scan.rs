@@ -49,8 +49,6 @@ pub(in crate::query) struct ParquetScan {
     pub(in crate::query) sorted_by: &'static [&'static str],
     /// The cache of footers.
     pub(in crate::query) footers: Arc<FileMetadataCache>,
-    /// Whether filters skip row groups and pages by the bounds of their values.
-    pub(in crate::query) uses_bounds: bool,
 }
 
 /// The runs and the model of a part of `steps` or `annotations`, an extension of its `PartitionedFile`.
@@ -107,11 +105,10 @@ impl ParquetScan {
         let url = ObjectStoreUrl::parse(&self.url)?;
         let store = state.runtime_env().object_store(&url)?;
         let cache = Arc::clone(&self.footers);
-        let mut parquet = TableParquetOptions {
+        let parquet = TableParquetOptions {
             global: state.config_options().execution.parquet.clone(),
             ..TableParquetOptions::default()
         };
-        (parquet.global.pruning, parquet.global.enable_page_index) = (self.uses_bounds, self.uses_bounds);
         let mut source = ParquetSource::new(Arc::clone(&self.schema))
             .with_table_parquet_options(parquet)
             .with_parquet_file_reader_factory(Arc::new(CachedParquetFileReaderFactory::new(store, cache)));
