@@ -5,7 +5,7 @@ use a2store::archive::Archive;
 use a2store::board::WideBoard;
 use a2store::error::Result;
 use a2store::query::QueryOptions;
-use axum::body::to_bytes;
+use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
 use axum::http::{StatusCode, header};
 use serde::de::DeserializeOwned;
@@ -114,7 +114,7 @@ pub(crate) fn limits() -> QueryOptions {
 }
 
 /// The maximum size of a request's body, in bytes. The longest bodies are statements.
-const MAX_BODY_BYTES: usize = 1 << 20;
+pub(super) const MAX_BODY_BYTES: usize = 1 << 20;
 
 /// The JSON body of a request. Unlike axum's extractor, it has a timeout for slow clients.
 pub(crate) struct Body<T>(pub(super) T);
@@ -139,11 +139,11 @@ impl<T: DeserializeOwned> FromRequest<Arc<Explorer>> for Body<T> {
         if length.is_some_and(|length: u64| length > MAX_BODY_BYTES as u64) {
             return Err(too_long());
         }
-        let body = tokio::time::timeout(explorer.timeout, to_bytes(request.into_body(), MAX_BODY_BYTES)).await;
+        let body = tokio::time::timeout(explorer.timeout, Bytes::from_request(request, explorer)).await;
         let late = |_| Failure::new(StatusCode::REQUEST_TIMEOUT, "argument", "body: exceeded its time limit");
-        let bytes = body.map_err(late)?.map_err(|error| {
-            let is_long = error.to_string().contains("length limit exceeded");
-            if is_long { too_long() } else { Failure::bad_request(format!("body: {error}")) }
+        let bytes = body.map_err(late)?.map_err(|rejection| match rejection.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => too_long(),
+            _ => Failure::bad_request(format!("body: {}", rejection.body_text())),
         })?;
         serde_json::from_slice(&bytes).map(Body).map_err(|error| Failure::bad_request(format!("body: {error}")))
     }

@@ -2,7 +2,7 @@
 
 use super::access::{Access, check_token, guard};
 use super::addresses::{archive, games, reports, runs, statements};
-use super::explorer::{Explorer, LivePolicy};
+use super::explorer::{Explorer, LivePolicy, MAX_BODY_BYTES};
 use super::request::Failure;
 use a2store::archive::Archive;
 use a2store::error::{Error, Result};
@@ -10,6 +10,7 @@ use a2store::system::cancellation::CancellationToken;
 use a2store::system::random;
 use a2store::system::runtime::{PERIOD, Threads, block_for, runtime};
 use axum::Router;
+use axum::extract::DefaultBodyLimit;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::from_fn_with_state;
@@ -197,6 +198,7 @@ fn router(explorer: Arc<Explorer>, access: Arc<Access>) -> Router {
         .fallback(unknown)
         .method_not_allowed_fallback(wrong_method)
         .with_state(explorer)
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(from_fn_with_state(access, guard))
 }
 
