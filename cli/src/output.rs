@@ -63,12 +63,17 @@ pub(crate) fn fitted(text: &str) -> String {
 
 /// Prints an error on standard error, after the name of the command.
 pub(crate) fn print_error(name: &str, error: impl std::fmt::Display) {
-    eprintln!("{} {error}", style(format_args!("{name}:")).red().bold().for_stderr());
+    print_on_stderr(format_args!("{} {error}", style(format_args!("{name}:")).red().bold().for_stderr()));
 }
 
 /// Prints a warning on standard error, after the name of the command.
 pub(crate) fn print_warning(name: &str, warning: &str) {
-    eprintln!("{name}: {} {warning}", style("warning:").yellow().bold().for_stderr());
+    print_on_stderr(format_args!("{name}: {} {warning}", style("warning:").yellow().bold().for_stderr()));
+}
+
+/// Prints a line on standard error. Ignores a failure, because the work does not need the line.
+pub(crate) fn print_on_stderr(line: impl std::fmt::Display) {
+    let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// A format of query rows. The endings of its files are its name and its aliases.

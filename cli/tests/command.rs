@@ -154,3 +154,19 @@ fn a_closed_pipe_is_success() {
         assert_eq!((output.status.code(), message.as_str()), (Some(0), ""), "{format}");
     }
 }
+
+#[test]
+fn a_full_standard_error_stops_no_work() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = write_runs(folder.path());
+    std::fs::write(runs.join("readme.txt"), "of unknown content").unwrap();
+    let status = |args: &[&str]| {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_a2store"));
+        command.args(args).current_dir(folder.path()).stdout(Stdio::null()).stderr(full).status().unwrap().code()
+    };
+    assert_eq!(status(&["ingest", "runs", "games.a2"]), Some(0));
+    assert_eq!(status(&["convert", "runs", "--format", "npy", "-o", "npy"]), Some(0));
+    assert_eq!(status(&["info", "missing.a2"]), Some(2));
+    assert!(folder.path().join("npy/steps.npy").exists());
+}

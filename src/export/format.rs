@@ -78,11 +78,6 @@ impl ExportFormat {
         matches!(self, ExportFormat::Original | ExportFormat::A2t1 | ExportFormat::A2run2)
     }
 
-    /// Returns whether the rows can be divided into shards.
-    pub(super) fn has_shards(self) -> bool {
-        matches!(self, ExportFormat::Npy | ExportFormat::Session | ExportFormat::Macroxue)
-    }
-
     /// Returns whether the run file that a run came from is written, if it has the right format.
     pub(super) fn uses_run_file(self) -> bool {
         self.is_run_files() || matches!(self, ExportFormat::A2pack | ExportFormat::Jsonl)

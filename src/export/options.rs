@@ -6,7 +6,7 @@ use crate::format::{Compression, Rejected};
 use derive_setters::Setters;
 use std::path::{Path, PathBuf};
 
-/// Options of an export.
+/// Options of an export. An option of another format is an error.
 ///
 /// Set fields with the `with_*` methods: `ExportOptions::new(ExportFormat::Npy).with_workers(4)`.
 #[derive(Clone, Debug, Default, Setters)]
@@ -22,7 +22,7 @@ pub struct ExportOptions {
     /// a2pack: the compression of entries.
     pub compression: Compression,
     /// Dataset, session or Macroxue pack: maximum rows per shard; `None` = one `steps.npy`. Shards are
-    /// `steps-000001.npy`, … in a session and `steps-00000.npy`, … in the others. Other formats reject it.
+    /// `steps-000001.npy`, … in a session and `steps-00000.npy`, … in the others.
     pub shard_rows: Option<u64>,
     /// Session: whether to write the moves. `None` = with moves if the first run has all of its moves. If moves are
     /// written, a run with an unknown move is rejected.
@@ -49,13 +49,26 @@ impl ExportOptions {
         if self.shard_rows == Some(0) {
             return Err(Error::argument("shard_rows", "at least 1", 0));
         }
-        if self.shard_rows.is_some() && !self.format.has_shards() {
-            let having = ExportFormat::ALL.into_iter().filter(|format| format.has_shards());
-            let names: Vec<&str> = having.map(ExportFormat::name).collect();
-            let expected = format!("{} with shard_rows", names.join(" or "));
-            return Err(Error::argument("format", expected, self.format));
+        let (pack, lines) = (&[ExportFormat::A2pack][..], &[ExportFormat::Jsonl][..]);
+        let options = [
+            ("align", self.align.is_some(), pack),
+            ("compression", self.compression != Compression::None, pack),
+            (
+                "shard_rows",
+                self.shard_rows.is_some(),
+                &[ExportFormat::Npy, ExportFormat::Session, ExportFormat::Macroxue],
+            ),
+            ("moves", self.moves.is_some(), &[ExportFormat::Session]),
+            ("by_step", self.by_step, lines),
+            ("compact", self.compact, lines),
+        ];
+        match options.into_iter().find(|(_, is_set, formats)| *is_set && !formats.contains(&self.format)) {
+            Some((name, _, formats)) => {
+                let names: Vec<&str> = formats.iter().map(|format| format.name()).collect();
+                Err(Error::argument("format", format!("{} with {name}", names.join(" or ")), self.format))
+            }
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Returns what the format needs of every run.

@@ -10,10 +10,12 @@ use crate::format::{
     SessionWriter, encode_run, lines_of,
 };
 use crate::run::Run;
+use crate::system::process::lock;
 use crate::system::publish::{Published, Staged, parent};
 use serde_json::json;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 /// A run to write.
 pub(super) struct RunToWrite {
@@ -225,18 +227,46 @@ const FLAT_RUNS: usize = 1000;
 fn run_files(folder: &Path, format: Option<RunFormat>, num_runs: Option<usize>) -> Output {
     let path = folder.to_path_buf();
     let by_thousands = num_runs.is_none_or(|num_runs| num_runs > FLAT_RUNS);
-    let root = path.clone();
+    let sink = RunFiles { folder: path.clone(), written: Arc::default() };
+    let (root, written) = (path.clone(), Arc::clone(&sink.written));
     let encode = Box::new(move |run: RunToWrite| {
         let (format, bytes) = run.file(format)?;
         let folder = if by_thousands { root.join(format!("{:05}", run.id / 1000)) } else { root.clone() };
         std::fs::create_dir_all(&folder).map_err(|source| Error::io(&folder, source))?;
-        write_new(&folder.join(format!("run-{:08}.{}", run.id, format.extension())), &bytes)?;
+        let path = folder.join(format!("run-{:08}.{}", run.id, format.extension()));
+        write_new(&path, &bytes)?;
+        lock(&written).push(path);
         Ok(Encoded::Written)
     });
-    // The encoder writes the files. If it got no run, the folder is still missing.
-    let finish = |folder: PathBuf| std::fs::create_dir_all(&folder).map_err(|source| Error::io(&folder, source));
-    let sink = Box::new(WriterSink { writer: path.clone(), push: |_, _| Ok(()), finish });
-    Output { path, encode, sink }
+    Output { path, encode, sink: Box::new(sink) }
+}
+
+/// The run files of an export, which the encoder writes. After an error they are removed.
+struct RunFiles {
+    folder: PathBuf,
+    written: Arc<Mutex<Vec<PathBuf>>>,
+}
+
+impl RunSink for RunFiles {
+    fn push(&mut self, _: Encoded) -> Result<()> {
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<()> {
+        lock(&self.written).clear();
+        // Without a run, the folder is still missing.
+        std::fs::create_dir_all(&self.folder).map_err(|source| Error::io(&self.folder, source))
+    }
+}
+
+impl Drop for RunFiles {
+    fn drop(&mut self) {
+        for path in lock(&self.written).drain(..) {
+            std::fs::remove_file(&path).ok();
+            // Only an empty folder can be removed.
+            path.parent().map(std::fs::remove_dir);
+        }
+    }
 }
 
 /// Returns the run as JSON Lines.

@@ -28,6 +28,14 @@ pub(in crate::format) fn rebuild(
     steps.finish(meta, None)
 }
 
+/// Checks that a run has all its steps, for a format without step indices.
+pub(in crate::format) fn check_whole(run: &Run) -> Result<()> {
+    match run.step_indices() {
+        None => Ok(()),
+        Some(_) => Err(Error::argument("run", "a run with all its steps", "a sampled run")),
+    }
+}
+
 /// Returns the move of a step, its mask, and the values of its legal moves, as rows without exact values of chosen
 /// moves hold them: with 1 for the chosen move, and with an empty mask for a step without branches.
 #[inline]

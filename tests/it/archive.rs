@@ -288,3 +288,45 @@ fn files_that_columns_cannot_reproduce_are_kept() {
     let original = arrow::array::AsArray::as_binary::<i32>(batches[0].column(0).as_ref());
     assert_eq!((original.value(0), original.value(1)), (&far[..], &long[..]));
 }
+
+#[test]
+fn a_view_of_a_replaced_archive_changes_nothing() {
+    let (games, never) = (Games::new(), CancellationToken::never());
+    let (path, runs) = (games.archive.path().to_owned(), games.folder.path().join("runs"));
+    fs::remove_dir_all(&path).unwrap();
+    let mut other = Archive::create(&path, Phases::default()).unwrap();
+    other.ingest([runs], &IngestOptions::default(), &(), never).unwrap();
+    for error in [games.archive.tag("mine", None).unwrap_err(), games.archive.history().unwrap_err()] {
+        assert!(matches!(error.kind(), ErrorKind::Damaged { what: "archive_id", .. }), "{error}");
+    }
+    assert!(other.tags().unwrap().is_empty());
+}
+
+#[test]
+fn a_tag_of_a_missing_version_is_a_problem() {
+    let games = Games::new();
+    games.archive.tag("kept", None).unwrap();
+    let problems = || {
+        let (options, never) = (StorageOptions::default(), CancellationToken::never());
+        Archive::verify(games.archive.path(), None, &options, &(), never).unwrap().problems
+    };
+    assert!(problems().is_empty());
+    fs::write(games.archive.path().join("_tags/kept.json"), "{\"version\":99}").unwrap();
+    let found = problems();
+    assert!(found.len() == 1 && found[0].to_string().contains("version 99"), "{found:?}");
+}
+
+/// Its meta file names the rows, so they may begin with anything.
+#[test]
+fn the_rows_of_a_log_are_not_ignored_or_rejected() {
+    let folder = tempfile::tempdir().unwrap();
+    let meta = r#"{"seed":1,"game_index":0,"steps_file":"n.jsonl","num_moves":0,"score":0,"max_tile":0,"seconds":1.0}"#;
+    let logs = folder.path().join("logs");
+    fs::create_dir(&logs).unwrap();
+    fs::write(logs.join("n.meta.json"), meta).unwrap();
+    fs::write(logs.join("n.jsonl"), "").unwrap();
+    let mut archive = Archive::create(folder.path().join("games.a2"), Phases::default()).unwrap();
+    let options = IngestOptions::default().with_strict(true);
+    let report = archive.ingest([&logs], &options, &(), CancellationToken::never()).unwrap();
+    assert_eq!((report.accepted, report.ignored.len()), (1, 0));
+}

@@ -4,6 +4,7 @@
 
 mod allocations;
 mod archive;
+mod export;
 mod fuzz;
 mod imports;
 mod loader;

@@ -205,8 +205,10 @@ fn strata_have_their_quotas_in_every_batch_and_repeat_rows_evenly() {
 #[test]
 fn invalid_weights_and_strata_are_rejected() {
     let games = Games::new();
-    let sql = "SELECT *, step_index - 5 AS negative, 0 AS nothing, 1e39 AS large, engine IS NULL AS flag FROM steps";
-    let options = MaterializeOptions::default().with_extra(["negative", "nothing", "large", "flag", "engine"]);
+    let sql = "SELECT *, step_index - 5 AS negative, 0e0 AS nothing, 1e39 AS large, engine IS NULL AS flag, CAST(NULL AS FLOAT) AS unknown \
+               FROM steps";
+    let options =
+        MaterializeOptions::default().with_extra(["negative", "nothing", "large", "flag", "engine", "unknown"]);
     let table =
         games.archive.sql(sql, no_params()).unwrap().materialize(&options, &(), &CancellationToken::new()).unwrap();
     let weighted = |column: &str| Sampling::Weighted { column: column.into() };
@@ -230,8 +232,10 @@ fn invalid_weights_and_strata_are_rejected() {
         assert!(error.to_string().starts_with(message), "{error}");
         assert!(matches!(error.kind(), ErrorKind::Argument { .. } | ErrorKind::Column { .. }));
     }
-    let flags = strata("flag", &[("false", 1.0)]);
-    assert!(table.loader(LoaderOptions::default().with_sampling(flags)).is_ok());
+    for (column, stratum) in [("flag", "false"), ("nothing", "-0.0"), ("unknown", "null"), ("unknown", "NaN")] {
+        let sampling = strata(column, &[(stratum, 1.0)]);
+        table.loader(LoaderOptions::default().with_sampling(sampling)).unwrap();
+    }
     assert!(table.loader(LoaderOptions::default().with_sampling(weighted("large"))).is_ok());
 }
 

@@ -1,7 +1,7 @@
 use crate::support::{Games, write_runs};
 use a2store::format::read_run;
 use a2store::query::no_params;
-use a2store::table::{ChosenEv, ElementType, FromRunsOptions};
+use a2store::table::{ChosenEv, ElementType, FromRunsOptions, RowFilter};
 use a2store::{Archive, Board, CancellationToken, ErrorKind, MaterializeOptions, StepTable};
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{Float32Type, UInt64Type};
@@ -276,6 +276,17 @@ fn the_number_of_rows_is_known_before_they_are_read() {
     for sql in ["SELECT * FROM steps", "SELECT board, move + 0 AS move FROM steps ORDER BY run_id, step_index"] {
         assert_eq!(needed(sql), all, "{sql}");
     }
+}
+
+/// A missing `run_id` is 0, but the rows are not of run 0.
+#[test]
+fn rows_without_run_ids_have_no_known_scores() {
+    let games = Games::new();
+    let filter = RowFilter { min_score: Some(500), ..RowFilter::default() };
+    let select = |sql: &str| table(&games.archive, sql).filter(&filter, CancellationToken::never());
+    let error = select("SELECT board FROM steps").unwrap_err();
+    assert!(error.to_string().contains("expected a table with the scores and engines of its runs"), "{error}");
+    assert!(select("SELECT board, run_id FROM steps").unwrap().num_rows() > 0);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::args::{ExtractArgs, InspectArgs, PackArgs, StatsArgs, ToJsonlArgs, ValidateArgs};
 use super::print::{print_run, print_stats};
 use crate::exit::status_after;
-use crate::output::{count, megabytes, print_error, print_report};
+use crate::output::{count, megabytes, print_error, print_on_stderr, print_report};
 use crate::progress::{interrupt, progress};
 use a2store::error::ErrorKind;
 use a2store::format::{JsonlOptions, PackOptions, PackReader, ValidateOptions, ValidateReport, pack_folder};
@@ -24,7 +24,8 @@ pub(super) fn pack(args: &PackArgs, quiet: bool) -> Result<u8> {
         print_error("a2pack", error);
     }
     if report.packed == 0 {
-        eprintln!("a2pack: {}: no run was packed, so {} was not written", args.input.display(), args.output.display());
+        let (input, output) = (args.input.display(), args.output.display());
+        print_error("a2pack", format_args!("{input}: no run was packed, so {output} was not written"));
     }
     let mut text = format!("{} runs packed, {} rejected", count(report.packed), count(report.rejected));
     if report.ignored > 0 {
@@ -65,7 +66,8 @@ pub(super) fn stats(args: &StatsArgs, quiet: bool) -> Result<u8> {
     let reader = PackReader::open(&args.packfile)?;
     let stats = reader.stats(&*progress(quiet), &interrupt()?)?;
     if stats.unreadable > 0 {
-        eprintln!("a2pack: {}: {} runs cannot be read", args.packfile.display(), count(stats.unreadable));
+        let (path, unreadable) = (args.packfile.display(), count(stats.unreadable));
+        print_error("a2pack", format_args!("{path}: {unreadable} runs cannot be read"));
     }
     status_after(print_stats(args, reader.num_bytes(), &stats), u8::from(stats.unreadable > 0))
 }
@@ -87,7 +89,7 @@ pub(super) fn to_jsonl(args: &ToJsonlArgs, quiet: bool) -> Result<u8> {
     }
     if !quiet {
         let (runs, steps) = (count(report.num_runs), count(report.num_steps));
-        eprintln!("{runs} runs, {steps} steps, {}", megabytes(report.num_bytes));
+        print_on_stderr(format_args!("{runs} runs, {steps} steps, {}", megabytes(report.num_bytes)));
     }
     Ok(u8::from(!report.errors.is_empty()))
 }

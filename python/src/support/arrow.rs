@@ -2,9 +2,12 @@
 
 use a2store::query::type_name;
 use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchReader, StructArray};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::compute::{CastOptions, can_cast_types, cast_with_options};
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::util::display::FormatOptions;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
+use pyo3_arrow::PyField;
 use pyo3_arrow::error::PyArrowResult;
 use pyo3_arrow::ffi::{ArrayIterator, to_array_pycapsules, to_schema_pycapsule, to_stream_pycapsule};
 use std::sync::Arc;
@@ -34,8 +37,8 @@ impl ArrowArray {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyCapsule>>,
     ) -> PyArrowResult<Bound<'py, PyTuple>> {
-        let field = Arc::new(Field::new("", self.array.data_type().clone(), self.array.is_nullable()));
-        to_array_pycapsules(py, field, &self.array, requested_schema)
+        let field = Field::new("", self.array.data_type().clone(), self.array.is_nullable());
+        array_capsules(py, field, &self.array, requested_schema)
     }
 
     fn __repr__(&self) -> String {
@@ -139,9 +142,11 @@ pub(crate) fn stream_capsule<'py>(
     reader: impl RecordBatchReader + Send + 'static,
     requested_schema: Option<Bound<'py, PyCapsule>>,
 ) -> PyArrowResult<Bound<'py, PyCapsule>> {
-    let field = Arc::new(Field::new_struct("", reader.schema().fields().clone(), false));
-    let batches = reader.map(|batch| batch.map(|batch| Arc::new(StructArray::from(batch)) as ArrayRef));
-    to_stream_pycapsule(py, Box::new(ArrayIterator::new(batches, field)), requested_schema)
+    let field = Field::new_struct("", reader.schema().fields().clone(), false);
+    let field = field_to_export(field, requested_schema)?;
+    let dtype = field.data_type().clone();
+    let batches = reader.map(move |batch| cast_with_options(&StructArray::from(batch?), &dtype, &CHECKED));
+    to_stream_pycapsule(py, Box::new(ArrayIterator::new(batches, field)), None)
 }
 
 /// Returns a record batch as the pair of capsules of its struct.
@@ -150,6 +155,28 @@ pub(crate) fn batch_capsules<'py>(
     batch: RecordBatch,
     requested_schema: Option<Bound<'py, PyCapsule>>,
 ) -> PyArrowResult<Bound<'py, PyTuple>> {
-    let field = Arc::new(Field::new("", DataType::Struct(batch.schema().fields().clone()), false));
-    to_array_pycapsules(py, field, &StructArray::from(batch), requested_schema)
+    let field = Field::new_struct("", batch.schema().fields().clone(), false);
+    array_capsules(py, field, &StructArray::from(batch), requested_schema)
+}
+
+fn array_capsules<'py>(
+    py: Python<'py>,
+    field: Field,
+    array: &dyn Array,
+    requested_schema: Option<Bound<'py, PyCapsule>>,
+) -> PyArrowResult<Bound<'py, PyTuple>> {
+    let field = field_to_export(field, requested_schema)?;
+    let array = cast_with_options(array, field.data_type(), &CHECKED)?;
+    to_array_pycapsules(py, field, &array, None)
+}
+
+/// A value that does not fit the requested type is an error. By default, Arrow's cast makes it null.
+const CHECKED: CastOptions<'_> =
+    CastOptions { safe: false, format_options: FormatOptions::new().with_display_error(true) };
+
+/// Returns the requested field if values can be cast to its type, and otherwise the field of the array.
+fn field_to_export(field: Field, requested_schema: Option<Bound<'_, PyCapsule>>) -> PyResult<Arc<Field>> {
+    let Some(capsule) = requested_schema else { return Ok(field.into()) };
+    let requested = PyField::from_arrow_pycapsule(&capsule)?.into_inner();
+    Ok(if can_cast_types(field.data_type(), requested.data_type()) { requested } else { field.into() })
 }

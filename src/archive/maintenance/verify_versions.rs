@@ -8,7 +8,7 @@ use crate::archive::problem::Problem;
 use crate::archive::storage::Storage;
 use crate::archive::table_name::TableName;
 use crate::error::{ErrorKind, Result};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// The result of checking the manifests.
@@ -28,19 +28,24 @@ impl VersionsCheck {
     pub(in crate::archive) fn run(storage: &Storage) -> Result<VersionsCheck> {
         let versions = Versions::new(storage);
         let mut check = VersionsCheck::default();
-        let tagged: HashSet<u64> = match tags(storage) {
+        let tagged: BTreeSet<u64> = match tags(storage) {
             Ok(tags) => tags.into_values().collect(),
             Err(error) if matches!(error.kind(), ErrorKind::Damaged { .. }) => {
                 let path = error.path().and_then(|path| path.strip_prefix(storage.root()).ok());
                 let path = path.unwrap_or(Path::new(TAGS_FOLDER)).to_string_lossy();
                 check.problems.push(Problem::of_error(&path, &error));
-                HashSet::new()
+                BTreeSet::new()
             }
             Err(error) => return Err(error),
         };
+        let numbers = versions.list()?;
+        for version in tagged.iter().filter(|version| !numbers.contains(version)) {
+            let found = format!("version {version}, without a file");
+            check.problems.push(Problem::new(TAGS_FOLDER, "tag", "a tag of a version of the archive", found));
+        }
         // The next version, which is read first; `None` if it is damaged.
         let mut later: Option<(u64, Option<Manifest>)> = None;
-        versions.each(&versions.list()?, |version, manifest| {
+        versions.each(&numbers, |version, manifest| {
             let first_version = check.newest.as_ref().map_or(1, |newest| newest.first_version);
             if version < first_version && !tagged.contains(&version) {
                 return Ok(());

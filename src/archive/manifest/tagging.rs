@@ -35,6 +35,7 @@ impl Archive {
         let versions = Versions::new(storage);
         versions.open(Some(version))?;
         let newest = versions.newest()?;
+        versions.check_archive(&newest, &self.manifest)?;
         if !newest.keeps(version) {
             // Its tag may have come too late, so a tag does not prove that its files are there.
             let (path, oldest) = (storage.root().to_path_buf(), newest.first_version);

@@ -49,7 +49,7 @@ pub(in crate::archive) fn manifest_path(version: u64) -> String {
 
 /// Returns the version in the name of a manifest.
 pub(in crate::archive) fn version_of(name: &str) -> Option<u64> {
-    number_of(name).filter(|&version| version > 0)
+    number_of(name).filter(|version| (1..u64::MAX).contains(version))
 }
 
 /// Returns a name for a file with a number. In a listing, the largest number comes first.
@@ -222,7 +222,9 @@ impl Versions {
         versions.retain(|version| *version >= newest.first_version || tagged.contains(version));
         let mut lines = vec![newest.info()];
         self.each(&versions, |_, manifest| {
-            lines.push(manifest?.info());
+            let manifest = manifest?;
+            self.check_archive(&manifest, newest)?;
+            lines.push(manifest.info());
             Ok(())
         })?;
         Ok(lines)
@@ -343,7 +345,13 @@ mod tests {
 
     #[test]
     fn other_names_are_no_versions() {
-        for name in ["18446744073709551615.json", "1.json", "+8446744073709551614.json", "18446744073709551614.tmp"] {
+        for name in [
+            "18446744073709551615.json",
+            "00000000000000000000.json",
+            "1.json",
+            "+8446744073709551614.json",
+            "18446744073709551614.tmp",
+        ] {
             assert_eq!(version_of(name), None, "{name}");
         }
     }

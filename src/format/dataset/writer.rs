@@ -8,6 +8,7 @@ use crate::format::files::mapped::{map_file, write_json};
 use crate::format::files::mapped_rows::METADATA;
 use crate::format::files::row_folder::RowFolder;
 use crate::format::files::staged_folder::check_free;
+use crate::format::rows::check_whole;
 use crate::run::{Run, RunMeta};
 use crate::system::publish::parent;
 use std::collections::BTreeMap;
@@ -66,9 +67,7 @@ impl DatasetWriter {
         let id = self.next_id;
         let next_id =
             id.checked_add(1).ok_or_else(|| Error::argument("runs", "at most 4294967295 in a dataset", "one more"))?;
-        if run.step_indices().is_some() {
-            return Err(Error::argument("run", "a run with all its steps", "a sampled run"));
-        }
+        check_whole(run)?;
         check_meta(run.meta())?;
         let run = &*run.normalized();
         self.rows.clear();

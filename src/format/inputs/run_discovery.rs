@@ -1,6 +1,7 @@
 //! Discovery of runs, in order: the files that may hold runs, by their content, and the runs in them.
 
 use crate::error::{Error, Result};
+use crate::format::macroxue::meta_of;
 use crate::format::{
     Container, ContainerKind, Content, FoundFile, PREFIX_LEN, PackReader, RunFormat, SourceFormat, files_in,
     fill_window, is_archive, is_companion, is_named_as_unfinished, open_container,
@@ -163,7 +164,9 @@ impl RunDiscovery<'_> {
 
     /// Skips a file of unknown content.
     fn ignore(&mut self, path: PathBuf) {
-        if is_companion(&path) {
+        // The rows of a log are known by its meta file, whatever their first bytes are.
+        let is_log = || matches!(first_content(&meta_of(&path)), Content::Container(ContainerKind::LogMeta));
+        if is_companion(&path) || is_log() {
             return;
         }
         if self.is_strict && !is_named_as_unfinished(&path) {

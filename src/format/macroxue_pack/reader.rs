@@ -8,6 +8,7 @@ use crate::format::files::sqlite::Database;
 use crate::format::session::{IndexedRuns, IndexedSource, read_runs};
 use crate::run::{Run, RunMeta};
 use crate::step_details::{StepDetail, StepDetails};
+use std::mem::offset_of;
 use std::path::Path;
 
 /// A Macroxue pack with memory-mapped rows. Any number of threads may read its runs in any order.
@@ -40,7 +41,7 @@ impl MacroxuePack {
     ///
     /// # Errors
     /// [`ErrorKind::Decode`](crate::ErrorKind::Decode) with the run, and with the step and the offset in the file if a
-    /// row holds no valid step. It is also returned if rows are missing.
+    /// row holds no valid step, or if the step indices are not 0, 1, …. It is also returned if rows are missing.
     /// [`ErrorKind::IndexOutOfBounds`](crate::ErrorKind::IndexOutOfBounds).
     pub fn decode(&self, index: usize) -> Result<Run> {
         let (meta, num_steps) = self.runs.meta(index)?;
@@ -64,11 +65,17 @@ impl MacroxuePack {
         let heads = || rows.iter().map(|(_, row)| *part_of::<Head>(row, 0));
         let has_evals = heads().any(|head| head.board_eval != 0);
         let mut details = StepDetails::default();
-        for (place, Head { valuation_type: id, board_eval, .. }) in heads().enumerate() {
+        for (place, Head { step_index, valuation_type: id, board_eval, .. }) in heads().enumerate() {
+            let at_step = |offset: usize, what: &'static str, expected: String, found: u32| {
+                let error = Error::decode((place * stride + offset) as u64, what, expected, found);
+                error.located(|location| location.step = Some(place as u64))
+            };
+            if step_index as usize != place {
+                return Err(at_step(offset_of!(Head, step_index), "step_index", place.to_string(), step_index));
+            }
             let Some(name) = names[usize::from(id)] else {
-                let offset = place * stride + std::mem::offset_of!(Head, valuation_type);
-                let error = Error::decode(offset as u64, "valuation_type", "an id in valuation_types.json", id);
-                return Err(error.located(|location| location.step = Some(place as u64)));
+                let expected = "an id in valuation_types.json".to_owned();
+                return Err(at_step(offset_of!(Head, valuation_type), "valuation_type", expected, id.into()));
             };
             // A pack has at most 256 types, so each fits.
             details.push(StepDetail { valuation_type: Some(name), board_eval: has_evals.then_some(board_eval) });

@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::format::files::mapped::write_json;
 use crate::format::files::row_folder::RowFolder;
 use crate::format::files::staged_folder::check_free;
+use crate::format::rows::check_whole;
 use crate::format::session::stored_seed;
 use crate::run::Run;
 use crate::step_details::StepDetail;
@@ -79,14 +80,15 @@ impl MacroxuePackWriter {
     /// a valuation type is stored as `search`, and a step without an evaluation with 0.
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for an unknown move, for values that are not finite, for
-    /// more than 256 valuation types, for the seed 2^64 - 1, and for a score above 2^63 - 1. The pack is then
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for missing steps or an unknown move, for values that are not
+    /// finite, for more than 256 valuation types, for the seed 2^64 - 1, and for a score above 2^63 - 1. The pack is then
     /// unchanged.
     ///
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) if a write fails. The pack must then not be finished.
     pub fn push(&mut self, run: &Run) -> Result<()> {
         let too_many = || Error::argument("runs", "at most 4294967296 in a pack", "one more");
         let id = self.next_id.ok_or_else(too_many)?;
+        check_whole(run)?;
         let meta = run.meta();
         let max_score = i64::try_from(meta.max_score)
             .map_err(|_| Error::argument("max_score", "at most 9223372036854775807 in a pack", meta.max_score))?;

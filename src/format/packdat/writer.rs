@@ -3,6 +3,7 @@
 use super::layout::{HEADER_LEN, MAGIC, PackDatRow, ROW_LEN, VERSION};
 use crate::error::{Error, Result};
 use crate::format::files::staged_folder::taken;
+use crate::format::rows::check_whole;
 use crate::run::Run;
 use crate::system::publish::{Published, Staged, parent};
 use std::io::{self, BufWriter, Write};
@@ -70,9 +71,7 @@ impl PackDatWriter {
     ///
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) if a write fails. The file must then not be finished.
     pub fn push(&mut self, run: &Run) -> Result<()> {
-        if run.step_indices().is_some() {
-            return Err(Error::argument("run", "a run with all its steps", "a sampled run"));
-        }
+        check_whole(run)?;
         self.check_room(run.num_steps())?;
         let engine = run.meta().engine.as_deref().unwrap_or_default().as_bytes();
         if engine.len() > usize::from(u16::MAX) {

@@ -122,9 +122,9 @@ impl Strata {
         let mut shares = vec![if quotas.is_some() { 0.0 } else { 1.0 }; found.len()];
         let mut is_named = vec![false; found.len()];
         for (stratum, quota) in quotas.unwrap_or_default() {
-            // Floats are compared by value, in any spelling: 4.0 is 4.
-            let number =
-                stratum.parse::<f64>().ok().filter(|_| extra.categories.is_none()).map(|value| value.to_string());
+            // Floats are compared by value, in any spelling: 4.0 is 4, and -0.0 is 0. A null float is NaN.
+            let number = if stratum == "null" { Some(f64::NAN) } else { stratum.parse::<f64>().ok() };
+            let number = number.filter(|_| extra.categories.is_none()).map(|value| (value + 0.0).to_string());
             let same = |name: &String| name == stratum || number.as_ref() == Some(name);
             let exact = names.iter().position(|name| name == stratum);
             let Some(index) = exact.or_else(|| names.iter().position(same)) else {

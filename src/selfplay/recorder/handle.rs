@@ -8,6 +8,7 @@ use super::shared::SharedRecorder;
 use super::sink::Sink;
 use crate::archive::Archive;
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::is_archive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -60,6 +61,10 @@ impl Recorder {
     pub fn create(folder: impl AsRef<Path>, options: RecorderOptions) -> Result<Recorder> {
         options.check()?;
         let folder = std::path::absolute(&folder).map_err(|source| Error::io(&folder, source))?;
+        if is_archive(&folder) {
+            let found = format!("{}, an archive", folder.display());
+            return Err(Error::argument("path", "a folder of sessions, or an open archive", found));
+        }
         let sink = SessionSink::create(&folder, &options)?;
         Recorder::with_sink(options, Box::new(sink))
     }

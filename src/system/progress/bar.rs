@@ -111,7 +111,7 @@ impl Progress for ProgressBar {
 
     fn warn(&self, text: &str) {
         if self.period.is_some() || !self.bar.is_hidden() {
-            self.bar.suspend(|| eprintln!("a2store: warning: {text}"));
+            self.bar.suspend(|| print(&format!("a2store: warning: {text}")));
         }
     }
 }

@@ -71,8 +71,14 @@ impl StepKeys {
             let found = NpyField::shown(&header.fields);
             return Err(header_error("fields of a key", "integers run_id and step_idx or step_index", found, &path));
         };
-        let exps = find(&["exps"]).filter(|field| (&*field.dtype, field.values) == ("|u1", 16));
-        let packed = find(&["board"]).and_then(integers).filter(|(dtype, _)| dtype.width() == 8);
+        let of_boards = find(&["exps", "board"]);
+        let exps = of_boards.filter(|field| (&*field.name, &*field.dtype, field.values) == ("exps", "|u1", 16));
+        let packed = of_boards.filter(|field| *field.name == *"board").and_then(integers);
+        let packed = packed.filter(|(dtype, _)| dtype.width() == 8);
+        if of_boards.is_some() && exps.is_none() && packed.is_none() {
+            let found = NpyField::shown(&header.fields);
+            return Err(header_error("board of a key", "exps of |u1 (16,), or board of <u8 or <i8", found, &path));
+        }
         let rows = bytes.get(header.len as usize..).unwrap_or_default();
         for rows in rows.chunks(CHUNK * header.stride) {
             cancel.check()?;
@@ -286,6 +292,32 @@ mod tests {
                 "fields of a key: expected integers run_id and step_idx or step_index, found run_id 1×<u8, {name}"
             );
             assert!(error.to_string().contains(&message), "{error}");
+        }
+    }
+
+    #[test]
+    fn boards_of_another_type_are_rejected() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("steps.npy");
+        for (name, dtype, values, is_valid) in [
+            ("board", "<u8", 1, true),
+            ("board", "<i8", 1, true),
+            ("exps", "|u1", 16, true),
+            ("board", ">u8", 1, false),
+            ("board", "<u4", 1, false),
+            ("exps", "<i8", 16, false),
+        ] {
+            let fields = [("run_id", "<u4", 1, 0), ("step_index", "<u4", 1, 4), (name, dtype, values, 8)];
+            let fields = fields.map(|(name, dtype, values, offset)| NpyField {
+                name: name.into(),
+                dtype: dtype.into(),
+                values,
+                offset,
+            });
+            std::fs::write(&file, header(&fields, 8 + 8 * values, 0, 0).unwrap()).unwrap();
+            let opened = StepKeys::open(&file, CancellationToken::never());
+            assert_eq!(opened.is_ok(), is_valid, "{name} of {dtype}");
+            assert!(opened.err().is_none_or(|error| error.to_string().contains("board of a key")));
         }
     }
 }

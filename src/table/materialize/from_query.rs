@@ -178,7 +178,7 @@ impl Materializer<'_> {
     fn run(&self, options: &MaterializeOptions) -> Result<StepTable> {
         let execution = self.query.execution(&self.limits, self.cancel)?;
         let limit = memory_limit(options.memory_limit);
-        let runs = Runs::of_archive(self.query.archive(), self.query.text_hash());
+        let runs = Runs::of_archive(self.query.archive(), self.query.text_hash(), self.writer.has_run_ids());
         let create = |path| RowFile::create(&absolute(path)?, self.writer.layout(), &runs);
         let file = options.path.as_deref().map(create).transpose()?;
         let is_in_memory = file.is_none();

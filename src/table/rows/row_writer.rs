@@ -138,6 +138,10 @@ impl<'a> RowWriter<'a> {
         columns
     }
 
+    pub(in crate::table) fn has_run_ids(&self) -> bool {
+        self.run_id.is_some()
+    }
+
     pub(in crate::table) fn layout(&self) -> &RowLayout {
         &self.layout
     }

@@ -52,8 +52,9 @@ pub(in crate::table) struct TableRunFacts {
 }
 
 impl Runs {
-    pub(in crate::table) fn of_archive(archive: &Archive, query: String) -> Runs {
-        let source = RunsSource::Archive(archive.clone());
+    /// Returns the runs of a query's rows. If the rows have no `run_id`, the runs of the rows are unknown.
+    pub(in crate::table) fn of_archive(archive: &Archive, query: String, has_run_ids: bool) -> Runs {
+        let source = if has_run_ids { RunsSource::Archive(archive.clone()) } else { RunsSource::Nowhere };
         let origin = Origin { archive: archive.id().to_owned(), version: archive.version(), query };
         Runs { phases: Some(archive.phases()), origin, source, facts: OnceLock::new() }
     }

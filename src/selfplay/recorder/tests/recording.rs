@@ -1,4 +1,5 @@
 use super::*;
+use crate::archive::{Archive, Phases};
 use crate::run::Branches;
 use proptest::prelude::*;
 use serde_json::json;
@@ -281,4 +282,13 @@ proptest! {
             prop_assert_eq!(found, (with_evs && legal < 16).then_some((values.map(f32::to_bits), legal)));
         }
     }
+}
+
+#[test]
+fn an_archive_is_no_folder_of_sessions() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("games.a2");
+    Archive::create(&path, Phases::default()).unwrap();
+    let error = Recorder::create(&path, RecorderOptions::new("v1")).unwrap_err();
+    assert!(error.to_string().contains("expected a folder of sessions, or an open archive"), "{error}");
 }
