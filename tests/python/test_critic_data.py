@@ -143,16 +143,21 @@ def test_a_threshold_that_all_runs_or_no_runs_reach(archive: a2store.Archive) ->
     assert data.pos_weight[1] != 1.0
 
 
-def test_split(archive: a2store.Archive) -> None:
-    whole = CriticData(archive, 512, thresholds=HIGHER, seed=5, drop_last=True, symmetries=True)
+@pytest.mark.parametrize("limit", [None, 20])
+def test_split(played: list[Game], tmp_path: Path, limit: int | None) -> None:
+    # Runs k and k + 40 have the same game.
+    formats.write_session(tmp_path, played * 2)
+    options: dict[str, Any] = {"max_steps_per_run": limit, "seed": 5, "drop_last": True, "symmetries": True}
+    whole = CriticData(tmp_path, 64, thresholds=THRESHOLDS, **options)
     train, val = whole.split(0.3, seed=2)
-    runs = [set(run_ids(part.table).tolist()) for part in (train, val)]
-    assert not runs[0] & runs[1]
-    assert runs[0] | runs[1] == set(range(archive.num_runs))
-    assert (train.num_runs, val.num_runs) == tuple(map(len, runs))
-    assert train.num_rows + val.num_rows == archive.num_steps
+    for data, parts in ((whole, (train, val)), (train, train.split(0.4, seed=3))):
+        runs = [set(run_ids(part.table).tolist()) for part in parts]
+        assert {run % 40 for run in runs[0]}.isdisjoint(run % 40 for run in runs[1])
+        assert runs[0] | runs[1] == set(run_ids(data.table).tolist())
+        assert [part.num_runs for part in parts] == [len(part) for part in runs]
+        assert sum(part.num_rows for part in parts) == data.num_rows
     assert sum(len(labels) for _, labels in val) == val.num_rows
-    assert sum(len(labels) for _, labels in train) == train.num_rows // 512 * 512
+    assert sum(len(labels) for _, labels in train) == train.num_rows // 64 * 64
     # The weights are those of this part.
     rate = train.base_rate
     np.testing.assert_allclose(train.pos_weight.numpy(), (1 - rate) / rate, rtol=1e-5)

@@ -62,7 +62,8 @@ class CriticData:
     - ``embeddings``: the folder of the embeddings; ``None`` = the session's folder.
     - ``highest_tile``: the highest tile of each run, by its id, instead of the source's own values.
     - ``max_steps_per_run``: the maximum number of steps per run, because steps of one run are similar. The run is
-      divided into this many equal ranges, and ``seed`` selects one step of each. The steps are copied. ``None`` = all.
+      divided into this many equal ranges, and ``seed`` selects one step of each. The steps are copied. All rows stay in
+      memory too, because ``split`` needs the games of their runs. ``None`` = all.
     - ``seed``: the seed of the order, the symmetries and the selected steps.
     - ``shuffle``, ``epoch``, ``drop_last``, ``rank``, ``world_size``, ``symmetries``, ``window``, ``prefetch``,
       ``pin_memory``, ``device``: as in ``a2store.torch.StepLoader``. Embeddings describe the original boards, so they
@@ -114,6 +115,7 @@ class CriticData:
             source = _opened(source)
         folder = source if isinstance(source, Path) else None
         table, tiles = _table(source, highest_tile)
+        whole = table
         if max_steps_per_run is not None:
             limit = integer("max_steps_per_run", max_steps_per_run, 1)
             table = limited(table, limit, integer("seed", seed, 0))
@@ -152,7 +154,7 @@ class CriticData:
             "pin_memory": pin_memory,
             "device": device,
         }
-        self._take(table)
+        self._take(table, table if max_steps_per_run is None else whole)
 
     def __repr__(self) -> str:
         """Return the size of the data, the kind of the inputs and the thresholds."""
@@ -230,9 +232,9 @@ class CriticData:
         >>> train.num_runs + val.num_runs
         20
         """
-        train_table, val_table = self.table.split(val, seed=seed)
+        train, held_out = self._whole.split(val, seed=seed)
         plain = {"shuffle": False, "drop_last": False, "symmetries": False, "window": None}
-        return self._part(train_table, {}), self._part(val_table, plain)
+        return self._part(train, {}), self._part(held_out, plain)
 
     @property
     def epoch(self) -> int:
@@ -278,14 +280,19 @@ class CriticData:
         """
         self._loader.load_state_dict(state)
 
-    def _part(self, table: StepTable, changed: dict[str, Any]) -> CriticData:
+    def _part(self, whole: StepTable, changed: dict[str, Any]) -> CriticData:
+        """Return the data of the runs in ``whole``, a part of the rows before ``max_steps_per_run``."""
+        is_limited = self._whole is not self.table
+        table = self.table.filter(run_ids=np.unique(run_ids(whole))) if is_limited else whole
         part = object.__new__(CriticData)
         part.thresholds, part.dim, part._runs, part.inputs = self.thresholds, self.dim, self._runs, self.inputs
         part._options = {**self._options, **changed}
-        part._take(table)
+        part._take(table, whole)
         return part
 
-    def _take(self, table: StepTable) -> None:
+    def _take(self, table: StepTable, whole: StepTable) -> None:
+        # The copied rows of `max_steps_per_run` lack the games of the runs, which `split` needs.
+        self._whole = whole
         self.table = table
         """The rows; with embeddings, a table with that column attached."""
         self._steps_by_run = self._runs.count(run_ids(table))
