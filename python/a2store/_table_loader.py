@@ -102,16 +102,14 @@ class TableLoader:
         # The inner loader's own position differs, because it prefetches batches and skips batches of other workers.
         self._position = self._position_at(epoch, 0)
         # Each worker of a DataLoader has a copy of this object. Shared memory has the epoch that the parent process has
-        # set, the number of times that it has set one, the number of iterations that have returned batches, and the
-        # position at which the epoch begins.
+        # set, the number of times that it has set one, the number of iterations that workers have begun since then, and
+        # the position at which the epoch begins.
         self._announced: torch.Tensor = torch.zeros(4, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
         self._heard = 0
         # In a worker: the number of its iterations, whether a state was loaded for the next one, and the values that
         # `_note_in_worker` writes.
         self._rounds = 0
         self._is_loaded = False
-        # The number of epochs that the loader had advanced without an announcement when it was copied.
-        self._ahead = 0
         self._note: list[int] | None = None
         self._announce()
 
@@ -175,6 +173,7 @@ class TableLoader:
                 row = position.row_after(row, stride)
                 position.serve(iteration, row)
                 yield tensors
+            self._note_in_worker()
             position.serve(iteration, row)
 
         return serve()
@@ -258,28 +257,25 @@ class TableLoader:
         """Turn to the epoch of a worker's iteration. All workers of an iteration share the number ``iteration``.
 
         A worker may be a new copy of the same loader in each iteration. So the workers write to shared memory how many
-        iterations have returned batches, and the number of the newest one. A persistent worker has one number for all
-        iterations, so it counts them itself. All workers of an iteration write the same values, in any order.
+        iterations have returned batches or ended, and the number of the newest one. A persistent worker has one number
+        for all iterations, so it counts them itself. All workers of an iteration write the same values, in any order.
         """
         epoch, heard, noted, start = self._announced.tolist()
         if heard != self._heard:
-            self._heard, self._is_loaded, self._rounds, self._ahead = heard, False, 0, 0
+            self._heard, self._is_loaded = heard, False
             begin_at(self._position, epoch, start)
-        elif not self._rounds and not self._is_loaded:
-            self._ahead = self._position.epoch - epoch
         self._rounds += 1
         name = 1 + (iteration + self._rounds) % (2**31 - 1)
         count, newest = divmod(noted, 2**31)
         count += newest not in (0, name)
-        if self._is_loaded:
-            epoch = self._position.epoch - count
-        elif count or self._rounds > 1:
-            begin_at(self._position, epoch + count + self._ahead, 0)
+        if count and not self._is_loaded:
+            begin_at(self._position, epoch + count, 0)
         self._is_loaded = False
-        self._note = [epoch, heard, count * 2**31 + name]
+        # A loaded state or the parent's own iterations may have changed the epoch from which the iterations count.
+        self._note = [self._position.epoch - count, heard, count * 2**31 + name]
 
     def _note_in_worker(self) -> None:
-        """Note that the iteration has returned a batch, unless a newer iteration has."""
+        """Note that the iteration has returned a batch or ended, unless a newer iteration has."""
         if self._note is not None and self._announced[1:3].tolist() <= self._note[1:]:
             self._announced[:3] = torch.tensor(self._note)
         self._note = None
