@@ -180,7 +180,11 @@ class TableLoader:
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch. If a state of this epoch was just loaded, the epoch begins at the state's position."""
-        self._position.set_epoch(integer("epoch", epoch, 0, 2**63 - 1))
+        epoch = integer("epoch", epoch, 0, 2**63 - 1)
+        if self._announced[2]:
+            # Workers have begun at the position of a loaded state, so it no longer counts.
+            self._position.load(epoch, 0)
+        self._position.set_epoch(epoch)
         self._announce()
 
     def skip_batches(self, n: int) -> None:
