@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from multiprocessing.context import get_spawning_popen
 from typing import Any, Literal
+from weakref import WeakSet
 
 import torch
 from torch.utils.data import get_worker_info
@@ -23,6 +26,9 @@ _OTHERS_OF_A_TABLE: dict[str, Any] = {
     "quotas": None,
     "window": None,
 }
+
+# The loaders of this process.
+_LOADERS: WeakSet[TableLoader] = WeakSet()
 
 
 class TableLoader:
@@ -104,13 +110,16 @@ class TableLoader:
         # Each worker of a DataLoader has a copy of this object. Shared memory has the epoch that the parent process has
         # set, the number of times that it has set one, the number of iterations that workers have begun since then, and
         # the position at which the epoch begins.
-        self._announced: torch.Tensor = torch.zeros(4, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
+        self._announced: torch.Tensor
         self._heard = 0
+        # The process whose workers share this memory. Any other copy gets its own memory.
+        self._owner: int | None = None
         # In a worker: the number of its iterations, whether a state was loaded for the next one, and the values that
         # `_note_in_worker` writes.
         self._rounds = 0
         self._is_loaded = False
         self._note: list[int] | None = None
+        _LOADERS.add(self)
         self._announce()
 
     @property
@@ -181,6 +190,7 @@ class TableLoader:
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch. If a state of this epoch was just loaded, the epoch begins at the state's position."""
         epoch = integer("epoch", epoch, 0, 2**63 - 1)
+        self._own()
         if self._announced[2]:
             # Workers have begun at the position of a loaded state, so it no longer counts.
             self._position.load(epoch, 0)
@@ -208,14 +218,18 @@ class TableLoader:
         self._announce()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_loader": None, "_position": (self._position.epoch, self._position.start)}
+        self._own()
+        state = {**self.__dict__, "_loader": None, "_position": (self._position.epoch, self._position.start)}
+        # Only a process that is being started can share memory: it may be a worker.
+        return state if get_spawning_popen() else {**state, "_announced": None, "_owner": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore the pickled state."""
         self.__dict__.update(state)
         self._position = self._position_at(*state["_position"])
-        # The tensor is still shared if multiprocessing passed it on, but not if it was pickled to bytes.
-        self._announced.share_memory_()  # type: ignore[no-untyped-call]
+        if self._owner is None:
+            self._announce()
+        _LOADERS.add(self)
 
     @property
     def _on_cuda(self) -> bool:
@@ -253,9 +267,18 @@ class TableLoader:
 
     def _announce(self) -> None:
         """Publish the epoch and the position to the workers of a ``DataLoader``."""
-        if get_worker_info() is None:
+        process = os.getpid()
+        if self._owner is None or (self._owner != process and get_worker_info() is None):
+            self._announced = torch.zeros(4, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
+            self._owner = process
+        if self._owner == process:
             self._heard += 1
             self._announced.copy_(torch.tensor([self._position.epoch, self._heard, 0, self._position.start]))
+
+    def _own(self) -> None:
+        """Give a copy in another process its own shared memory, unless the process is a worker of a ``DataLoader``."""
+        if self._owner != os.getpid():
+            self._announce()
 
     def _turn_in_worker(self, iteration: int) -> None:
         """Turn to the epoch of a worker's iteration. All workers of an iteration share the number ``iteration``.
@@ -289,3 +312,12 @@ def begin_at(position: _Position, epoch: int, row: int) -> None:
     """Move to a row. At the end of an epoch, the next iteration has no batches."""
     position.load(epoch, row)
     position.set_epoch(epoch)
+
+
+def _own_loaders() -> None:
+    for loader in list(_LOADERS):
+        loader._own()
+
+
+# The new process may be a worker, which shares the memory of this process.
+os.register_at_fork(before=_own_loaders)

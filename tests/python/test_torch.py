@@ -442,10 +442,27 @@ def test_other_objects_than_tables(archive: a2store.Archive) -> None:
             StepLoader(wrong)  # type: ignore[arg-type]
 
 
+def serve(loader: StepLoader, epochs: list[list[torch.Tensor]]) -> None:
+    served = DataLoader(loader, batch_size=None, num_workers=1, multiprocessing_context="fork")
+    for expected in epochs:
+        assert_same_keys(served, expected)
+
+
+@forks
 def test_a_copy_has_its_own_position(table: a2store.StepTable) -> None:
-    loader = StepLoader(table, 100, seed=3)
+    whole = [keys(StepLoader(table, 1000, seed=3, epoch=epoch)) for epoch in range(4)]
+    loader = StepLoader(table, 1000, seed=3)
     next(iter(loader))
     for made in (copy.copy(loader), copy.deepcopy(loader), pickle.loads(pickle.dumps(loader))):
         assert made.epoch == loader.epoch == 1
+        serve(made, whole[1:3])
         list(made)
-        assert (made.epoch, loader.epoch, loader.state_dict()["position"]) == (2, 1, 100)
+        assert (made.epoch, loader.epoch, loader.state_dict()["position"]) == (2, 1, 1000)
+        made.set_epoch(0)
+    for method in ("fork", "spawn"):
+        context: Any = multiprocessing.get_context(method)
+        process = context.Process(target=serve, args=(loader, whole[1:3]))
+        process.start()
+        process.join()
+        assert process.exitcode == 0
+    serve(loader, whole[1:3])
