@@ -81,10 +81,14 @@ class QueryLoader:
             "device": device,
             "transform": transform,
         }
-        self._drops_last = bool(drop_last)
         # A table without rows checks the options, and knows the archive.
         probe = query.limit(0).materialize(**self._materialize, shard=(0, 1), progress=False)
-        state = TableLoader(probe, epoch=0, drop_last=False, rank=0, world_size=1, **self._made_options).state_dict()
+        options = {**self._made_options, "drop_last": drop_last}
+        state = TableLoader(probe, epoch=0, rank=0, world_size=1, **options).state_dict()
+        # States have no NumPy types.
+        self._drops_last = bool(drop_last)
+        window = None if window is None else int(window)
+        self._made_options |= {"shuffle": bool(shuffle), "symmetries": bool(symmetries), "window": window}
         self._identity = {
             "archive": state["archive"],
             "archive_version": state["archive_version"],
