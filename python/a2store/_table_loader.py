@@ -210,10 +210,11 @@ class TableLoader:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Let the next iteration begin at the position of a state."""
         self._engine().load_state_dict(state)
-        self._position.load(state["epoch"], state["position"])
+        epoch = integer("epoch", state["epoch"], 0, 2**63 - 1)
+        self._position.load(epoch, state["position"])
         if get_worker_info() is not None:
             # A worker ends an epoch with the others, even if it has no more batches of it.
-            self._position.set_epoch(state["epoch"])
+            self._position.set_epoch(epoch)
             self._is_loaded = True
         self._announce()
 

@@ -259,7 +259,7 @@ def test_states_equal_those_of_the_inner_loader(table: a2store.StepTable) -> Non
         assert ours.state_dict() == theirs.state_dict()
         assert ours.state_dict()["position"] == min(700 * count, len(table))
     state = ours.state_dict()
-    for wrong in ({**state, "seed": 9}, {**state, "position": -1}, {}):
+    for wrong in ({**state, "seed": 9}, {**state, "position": -1}, {**state, "epoch": 2**63}, {}):
         with pytest.raises((a2store.StateMismatchError, ValueError)):
             ours.load_state_dict(wrong)
         assert ours.state_dict() == state
