@@ -119,6 +119,8 @@ class StepLoader(IterableDataset[Tensors]):
         materialize: Mapping[str, Any] | None = None,
         prefetch_share: bool = True,
     ) -> None:
+        if isinstance(columns, str):
+            columns = [columns]
         common: dict[str, Any] = {
             "shuffle": shuffle,
             "seed": seed,

@@ -305,6 +305,7 @@ def test_a_loader_of_shares_passes_the_options_on(archive: a2store.Archive) -> N
         ({"materialize": {"shard": (0, 1)}}, ValueError, "materialize: expected no shard"),
         ({"transform": 3}, TypeError, "transform: expected a function"),
         ({"drop_last": 1}, TypeError, "'int' object is not an instance of 'bool'"),
+        ({"columns": ""}, ValueError, "columns: expected tokens, move"),
     ],
 )
 def test_wrong_options(archive: a2store.Archive, options: dict[str, Any], error: type[Exception], message: str) -> None:

@@ -303,6 +303,7 @@ def test_pickled_loaders(rich: a2store.StepTable) -> None:
         {"strata": "phase"},
         {"window": 4096},
         {"shuffle": False},
+        {"columns": "tokens"},
         {"rank": 1, "world_size": 3, "drop_last": True, "prefetch": 0},
     ],
     ids=lambda options: "-".join(options),
