@@ -1,7 +1,9 @@
 """A table's rows as PyTorch tensors.
 
 ``StepLoader`` serves shuffled batches for training loops. A table itself is a map-style dataset, ``DataLoader(table)``,
-for custom samplers. Both give dicts of tensors, with the columns of a ``Batch``, in the same order and shapes.
+for custom samplers. Both give dicts of tensors, with the columns of a ``Batch``, in the same order and shapes. The
+``DataLoader`` needs a batch size, because PyTorch cannot convert the uint64 board of a single row, ``table[k]``. So a
+``ConcatDataset`` of tables fails too. ``StepLoader`` mixes several tables.
 
 ``tokens`` are int64, or the requested type. Other columns keep their types, with three exceptions, because PyTorch
 supports little arithmetic on wide unsigned types: uint16 (``step_index``) becomes int32, uint32 (``run_id``) becomes
