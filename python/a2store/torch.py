@@ -263,7 +263,9 @@ class StepLoader(IterableDataset[Tensors]):
         Batch size, rank, world size, tokens, columns, device and workers may differ from those of the loader that made
         the state. The state of a ``StatefulDataLoader`` requires the same batch size, world size and number of workers.
         With a ``StatefulDataLoader``, call ``set_epoch`` before each epoch. Without workers, the ``StatefulDataLoader``
-        loads this state only when its next iteration begins, after ``set_epoch``.
+        loads this state only when its next iteration begins, after ``set_epoch``. So a state after an epoch's last
+        batch, saved before the loop has ended, leads to the next epoch. With workers, it leads to an iteration without
+        batches. To get the same epochs in both cases, save the state after the loop has ended.
 
         Raises ``StateMismatchError`` and ``ValueError`` as ``Loader.load_state_dict`` does.
 
