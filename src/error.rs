@@ -4,6 +4,7 @@ use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 use std::fmt;
 use std::io;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -285,6 +286,14 @@ impl Error {
         self
     }
 
+    /// Adds the path, as [`with_path`](Error::with_path) does, if there is one.
+    pub(crate) fn with_path_of(self, path: Option<&Path>) -> Self {
+        match path {
+            Some(path) => self.with_path(path),
+            None => self,
+        }
+    }
+
     /// Turns an error about some bytes into an error about a whole file of several runs.
     pub(crate) fn of_header(self) -> Self {
         match *self.0 {
@@ -418,6 +427,15 @@ impl Error {
     /// Returns an error about an argument.
     pub fn argument(name: &'static str, expected: impl Into<String>, found: impl fmt::Display) -> Self {
         ErrorKind::Argument { name, expected: expected.into(), found: found.to_string() }.into()
+    }
+
+    /// Returns an error unless the value of an argument is in its range.
+    pub(crate) fn check_range<T: PartialOrd + fmt::Debug + fmt::Display>(
+        name: &'static str,
+        range: RangeInclusive<T>,
+        value: T,
+    ) -> Result<()> {
+        if range.contains(&value) { Ok(()) } else { Err(Error::argument(name, format!("{range:?}"), value)) }
     }
 
     pub(crate) fn column(

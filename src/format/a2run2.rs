@@ -33,7 +33,7 @@ pub(in crate::format) fn decode(bytes: &[u8]) -> Result<Run> {
             steps.push(board, chosen, branches);
             continue;
         }
-        reader.enter_step(Some(step as u64));
+        reader.step = Some(step as u64);
         let board = Board(reader.varint_u64("board")?);
         let before = reader.offset();
         let index = reader.varint_u32("move")?;
@@ -44,15 +44,11 @@ pub(in crate::format) fn decode(bytes: &[u8]) -> Result<Run> {
         let branches = if has_branches { Some(branches(&mut reader)?) } else { None };
         steps.push(board, chosen, branches);
     }
-    reader.enter_step(None);
+    reader.step = None;
     let final_board = Board(reader.varint_u64("final board")?);
     if reader.remaining() > 0 {
-        return Err(reader.error(
-            0,
-            "end of the run",
-            "the end of the file",
-            format_args!("{} more bytes", reader.remaining()),
-        ));
+        let found = format!("{} more bytes", reader.remaining());
+        return Err(reader.error(0, "end of the run", "the end of the file", found));
     }
     steps.finish(meta, final_board)
 }

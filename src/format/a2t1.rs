@@ -13,7 +13,7 @@
 
 use crate::board::{Board, Move};
 use crate::error::{Error, Result};
-use crate::format::files::bytes::ByteReader;
+use crate::format::files::bytes::{ByteReader, check_crc};
 use crate::run::{Run, RunMeta};
 
 pub(in crate::format) const MAGIC: &[u8; 4] = b"A2T1";
@@ -31,11 +31,7 @@ pub(in crate::format) fn decode(bytes: &[u8]) -> Result<Run> {
     let moves_offset = reader.offset();
     let moves = reader.take(num_steps, "moves")?;
     let stored = reader.u32("checksum")?;
-    let found = crc32c::crc32c(covered);
-    if stored != found {
-        return Err(Error::checksum(covered.len() as u64, "the run", stored, found));
-    }
-
+    check_crc(covered.len() as u64, "the run", stored, covered)?;
     if let Some(step) = moves.iter().position(|&index| index > 3) {
         let error = Error::decode((moves_offset + step) as u64, "move", "0..=3", moves[step]);
         return Err(error.located(|location| location.step = Some(step as u64)));

@@ -87,6 +87,15 @@ pub fn decode_run(bytes: &[u8]) -> Result<(Run, RunFormat)> {
     decoded.or_else(|error| a2run2::decode(bytes).map(|run| (run, RunFormat::A2run2)).map_err(|_| error))
 }
 
+/// Decodes a whole run file, which [`MAX_RUN_BYTES`] limits.
+pub(in crate::format) fn decode_file(bytes: &[u8]) -> Result<(Run, RunFormat)> {
+    if bytes.len() as u64 > MAX_RUN_BYTES {
+        let expected = format!("at most {MAX_RUN_BYTES} bytes in a run's file");
+        return Err(Error::decode(MAX_RUN_BYTES, "length of the file", expected, "a longer file"));
+    }
+    decode_run(bytes)
+}
+
 /// Returns an error that names the content, if the first bytes identify something other than a run. An error about a
 /// field of an a2run2 would mislead here, because that format has no magic.
 fn content_error(bytes: &[u8]) -> Option<Error> {

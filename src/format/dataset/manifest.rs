@@ -1,6 +1,7 @@
 //! `manifest.json`: the size of a dataset and the checksums of its files.
 
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::format::files::bytes::check_crc;
 use crate::format::files::mapped::{header_error, read_json};
 use crate::system::clock;
 use chrono::SecondsFormat;
@@ -59,15 +60,11 @@ impl Manifest {
 }
 
 /// Compares the stored checksum of a file with its bytes.
-pub(super) fn check_crc(path: &Path, stored: &str, bytes: &[u8]) -> Result<()> {
+pub(super) fn check_file(path: &Path, stored: &str, bytes: &[u8]) -> Result<()> {
     let Some(expected) = u32::from_str_radix(stored, 16).ok().filter(|_| stored.len() == 8) else {
         let found = format!("{stored:?}");
         return Err(header_error("checksums of the manifest", "eight hexadecimal digits", found, path));
     };
-    let found = crc32c::crc32c(bytes);
-    if found == expected {
-        return Ok(());
-    }
-    let error = Error::checksum(0, "the file", expected, found);
-    Err(error.located(|location| location.offset = None).with_path(path))
+    let checked = check_crc(0, "the file", expected, bytes);
+    checked.map_err(|error| error.located(|location| location.offset = None).with_path(path))
 }

@@ -92,9 +92,7 @@ impl Metadata {
 
     /// Returns the metadata of a run, its first row and the number of its rows.
     pub(super) fn run(&self, index: usize) -> Result<(RunMeta, u64, u64)> {
-        let Some(record) = self.0.get(index) else {
-            return Err(Error::no_index(index, self.0.len()));
-        };
+        let Some(record) = self.0.get(index) else { return Err(Error::no_index(index, self.0.len())) };
         if let Some(InvalidValue { what, expected, found }) = record.problem.as_deref() {
             return Err(damaged(index, what, *expected, found.clone()));
         }

@@ -1,6 +1,6 @@
 //! Reading NumPy datasets.
 
-use super::manifest::{Manifest, check_crc};
+use super::manifest::{Manifest, check_file};
 use super::metadata::{Metadata, damaged};
 use super::row::{DatasetRow, ROW_LEN, fields};
 use crate::error::{Error, Result};
@@ -103,8 +103,8 @@ impl Dataset {
             // Compares only files of this folder, even if the manifest names others.
             let steps = self.steps.files().find(|(path, _)| path.file_name().is_some_and(|file| file == name.as_str()));
             match steps {
-                Some((_, bytes)) => check_crc(&path, stored, bytes),
-                None if name == METADATA => check_crc(&path, stored, &map_file(&path)?),
+                Some((_, bytes)) => check_file(&path, stored, bytes),
+                None if name == METADATA => check_file(&path, stored, &map_file(&path)?),
                 None => {
                     let (what, found) = ("checksums of the manifest", format!("{name:?}"));
                     Err(header_error(what, "files of the dataset", found, &self.folder))

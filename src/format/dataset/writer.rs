@@ -74,7 +74,7 @@ impl DatasetWriter {
         for step in run.steps() {
             self.rows.push(DatasetRow::from_step(id, &step)?);
         }
-        let first_step = self.folder.num_rows() as i64;
+        let first_step = self.folder.num_rows as i64;
         self.folder.push(bytemuck::cast_slice(&self.rows))?;
         let RunMeta { max_score, highest_tile, start_unix_s, elapsed_s, .. } = *run.meta();
         let (max_score, start_time, elapsed_s) = (max_score as i64, start_unix_s as i64, f64::from(elapsed_s));
@@ -90,7 +90,7 @@ impl DatasetWriter {
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind::Io).
     pub fn finish(self) -> Result<()> {
-        let (num_rows, num_runs) = (self.folder.num_rows(), u64::from(self.next_id));
+        let (num_rows, num_runs) = (self.folder.num_rows, u64::from(self.next_id));
         let (staging, files) = self.folder.finish()?;
         let mut crc32c: BTreeMap<String, u32> = files.into_iter().collect();
         crc32c.insert(METADATA.into(), crc32c::crc32c(&map_file(&staging.path().join(METADATA))?));

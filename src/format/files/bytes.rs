@@ -1,14 +1,14 @@
 //! Reading bytes with an offset. The decoders of binary formats use [`ByteReader`].
 
 use crate::error::{Error, Result};
-
 use std::fmt;
 
 /// A cursor over untrusted bytes. Each read takes the name of the field, for the error message.
 pub(in crate::format) struct ByteReader<'a> {
     bytes: &'a [u8],
     offset: usize,
-    step: Option<u64>,
+    /// The step that errors name.
+    pub(in crate::format) step: Option<u64>,
 }
 
 impl<'a> ByteReader<'a> {
@@ -22,11 +22,6 @@ impl<'a> ByteReader<'a> {
 
     pub(in crate::format) fn remaining(&self) -> usize {
         self.bytes.len() - self.offset
-    }
-
-    /// Sets the step that later errors name.
-    pub(in crate::format) fn enter_step(&mut self, step: Option<u64>) {
-        self.step = step;
     }
 
     /// Returns an error about the bytes that start `back` bytes before the cursor.
@@ -141,4 +136,11 @@ pub(in crate::format) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
         value >>= 7;
     }
     out.push(value as u8);
+}
+
+/// Returns [`ErrorKind::Checksum`](crate::ErrorKind::Checksum) unless the bytes, which start at an offset, have the
+/// expected CRC32C.
+pub(in crate::format) fn check_crc(offset: u64, what: &'static str, expected: u32, bytes: &[u8]) -> Result<()> {
+    let found = crc32c::crc32c(bytes);
+    if found == expected { Ok(()) } else { Err(Error::checksum(offset, what, expected, found)) }
 }

@@ -21,7 +21,7 @@ pub(in crate::format) struct RowFolder {
     shards: Option<(FileNumbering, u64, u64)>,
     current: Option<RowFile>,
     finished: Vec<(String, u32)>,
-    num_rows: u64,
+    pub(in crate::format) num_rows: u64,
 }
 
 struct RowFile {
@@ -49,10 +49,6 @@ impl RowFolder {
         let database = Database::create_tables(&staging.path().join(METADATA), schema)?;
         let shards = shard_rows.map(|rows| (numbering, numbering.first, rows));
         Ok(RowFolder { staging, database, layout, shards, current: None, finished: Vec::new(), num_rows: 0 })
-    }
-
-    pub(in crate::format) fn num_rows(&self) -> u64 {
-        self.num_rows
     }
 
     /// Writes the bytes of rows.

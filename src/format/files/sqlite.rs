@@ -16,8 +16,7 @@ mod file;
 mod tests;
 
 use crate::error::{Error, Result};
-use crate::format::files::mapped::header_error;
-use crate::format::files::mapped::open_regular;
+use crate::format::files::mapped::{header_error, open_regular};
 pub(in crate::format) use file::MAGIC;
 use file::{beside, examine};
 use rusqlite::config::DbConfig;

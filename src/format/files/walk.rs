@@ -56,13 +56,12 @@ pub(crate) fn files_in(root: &Path) -> impl Iterator<Item = Result<FoundFile>> +
                 let (path, depth) = (error.path().unwrap_or(&root).to_path_buf(), error.depth());
                 let source = error.into_io_error().unwrap_or_else(|| io::Error::other("a loop of links"));
                 let problem = Error::io(&path, source);
-                match depth {
-                    0 => Some(Err(problem)),
+                Some(match depth {
+                    0 => Err(problem),
                     _ => {
-                        let problem = Some(problem);
-                        Some(Ok(FoundFile { path, metadata: None, named: false, unfinished: false, problem }))
+                        Ok(FoundFile { path, metadata: None, named: false, unfinished: false, problem: Some(problem) })
                     }
-                }
+                })
             }
         })
 }

@@ -3,7 +3,7 @@
 use super::run_discovery::{DiscoveredRun, RunDiscovery, RunInput, RunPlace};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::detect::ContainerKind;
-use crate::format::run_file::{MAX_RUN_BYTES, RunFormat, decode_run};
+use crate::format::run_file::{MAX_RUN_BYTES, RunFormat, decode_file, decode_run};
 use crate::format::source::SourceRun;
 use crate::run::Run;
 use crate::system::cancellation::CancellationToken;
@@ -45,12 +45,9 @@ pub(crate) fn read_source(source: &DiscoveredRun) -> Result<SourceRun<'_>> {
 
 /// Decodes the bytes of a run file.
 pub(crate) fn decode_bytes(bytes: &[u8], source: &DiscoveredRun) -> Result<(Run, RunFormat)> {
-    let is_too_long = matches!(source.place, RunPlace::File) && bytes.len() as u64 > MAX_RUN_BYTES;
-    let decoded = if is_too_long {
-        let expected = format!("at most {MAX_RUN_BYTES} bytes in a run's file");
-        Err(Error::decode(MAX_RUN_BYTES, "length of the file", expected, "a longer file"))
-    } else {
-        decode_run(bytes)
+    let decoded = match source.place {
+        RunPlace::File => decode_file(bytes),
+        _ => decode_run(bytes),
     };
     decoded.map_err(|error| match &source.place {
         RunPlace::File if ContainerKind::of(bytes).is_some() => {

@@ -5,7 +5,7 @@ use super::layout::{self, ENTRY_LEN, HEADER_LEN, IndexEntry, MAGIC};
 use super::{Compression, PackStats};
 use crate::error::{Error, Result};
 use crate::format::files::mapped::open_file;
-use crate::format::run_file::{MAX_RUN_BYTES, RunFormat, decode_run};
+use crate::format::run_file::{MAX_RUN_BYTES, RunFormat, decode_file};
 use crate::system::publish::{Staged, destination, parent};
 use derive_setters::Setters;
 use std::fs::File;
@@ -113,11 +113,7 @@ pub(super) struct Payload {
 impl Payload {
     /// Checks a run file and compresses it.
     pub(super) fn new(bytes: Vec<u8>, compression: Compression) -> Result<Payload> {
-        if bytes.len() as u64 > MAX_RUN_BYTES {
-            let expected = format!("at most {MAX_RUN_BYTES} bytes in a run's file");
-            return Err(Error::decode(MAX_RUN_BYTES, "length of the file", expected, "a longer file"));
-        }
-        let (run, format) = decode_run(&bytes)?;
+        let (run, format) = decode_file(&bytes)?;
         let (stored, compression) = match compress(compression, &bytes)? {
             Some(stored) => (stored, compression),
             None => (bytes, Compression::None),
@@ -144,9 +140,7 @@ impl PackBuilder {
     /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for an invalid alignment;
     /// [`ErrorKind::Io`](crate::ErrorKind::Io).
     pub fn create(output: impl AsRef<Path>, options: PackOptions) -> Result<PackBuilder> {
-        if !(1..=MAX_ALIGN).contains(&options.align) {
-            return Err(Error::argument("align", format!("1..={MAX_ALIGN}"), options.align));
-        }
+        Error::check_range("align", 1..=MAX_ALIGN, options.align)?;
         let Some(output) = destination(output.as_ref())? else {
             let reason = "a pack cannot be written to a pipe or a device";
             return Err(Error::io(output, io::Error::new(io::ErrorKind::NotSeekable, reason)));

@@ -2,7 +2,7 @@
 
 use super::Compression;
 use crate::error::{Error, Result};
-use crate::format::files::bytes::ByteReader;
+use crate::format::files::bytes::{ByteReader, check_crc};
 use crate::format::run_file::RunFormat;
 use std::fmt;
 
@@ -153,18 +153,9 @@ pub(super) fn header(entries: &[IndexEntry]) -> Vec<u8> {
 }
 
 pub(super) fn footer(data_end: u64, index_crc: u32, data_crc: u32, stats_offset: u64) -> Vec<u8> {
-    let mut out = Vec::with_capacity(FOOTER_LEN as usize);
-    out.extend_from_slice(&data_end.to_le_bytes());
-    out.extend_from_slice(&index_crc.to_le_bytes());
-    out.extend_from_slice(&data_crc.to_le_bytes());
+    let mut out = [&data_end.to_le_bytes()[..], &index_crc.to_le_bytes(), &data_crc.to_le_bytes()].concat();
     out.extend_from_slice(&stats_offset.to_le_bytes());
     out.extend_from_slice(&crc32c::crc32c(&out).to_le_bytes());
     out.extend_from_slice(&[0; 4]);
     out
-}
-
-/// Returns [`ErrorKind::Checksum`] unless the bytes have the expected CRC32C.
-pub(super) fn check_crc(offset: u64, what: &'static str, expected: u32, bytes: &[u8]) -> Result<()> {
-    let found = crc32c::crc32c(bytes);
-    if found == expected { Ok(()) } else { Err(Error::checksum(offset, what, expected, found)) }
 }

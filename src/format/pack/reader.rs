@@ -1,10 +1,10 @@
 //! Opening a pack and random access to its runs.
 
 use super::compression::{decompress, payload_len};
-use super::layout::{ENTRY_LEN, HEADER_LEN, IndexEntry, PackLayout, check_crc};
+use super::layout::{ENTRY_LEN, HEADER_LEN, IndexEntry, PackLayout};
 use super::{Compression, PackStats};
 use crate::error::{Error, Result};
-use crate::format::files::bytes::ByteReader;
+use crate::format::files::bytes::{ByteReader, check_crc};
 use crate::format::files::mapped::{map_bytes, map_file};
 use crate::format::run_file::RunFormat;
 use crate::format::source::{RunSource, SourceRun};
@@ -181,14 +181,6 @@ impl PackReader {
         }
     }
 
-    /// Adds the path of this pack to an error.
-    pub(super) fn with_path(&self, error: Error) -> Error {
-        match self.path() {
-            Some(path) => error.with_path(path),
-            None => error,
-        }
-    }
-
     pub(super) fn entry(&self, index: usize) -> Result<IndexEntry> {
         let at = (HEADER_LEN as usize).saturating_add((ENTRY_LEN as usize).saturating_mul(index));
         match self.pack.bytes.get(at..).and_then(|rest| rest.first_chunk()) {
@@ -253,7 +245,7 @@ impl PackReader {
 
     /// Adds run, offset and path to an error about an entry's bytes.
     pub(super) fn about(&self, error: Error, index: usize, entry: &IndexEntry) -> Error {
-        self.with_path(located(error, index, entry))
+        located(error, index, entry).with_path_of(self.path())
     }
 }
 

@@ -85,10 +85,9 @@ impl PackStats {
     /// Returns the stats block of a pack, with its length in front.
     pub(super) fn to_block(&self) -> Vec<u8> {
         let mut block = Vec::new();
-        put_varint(&mut block, self.count);
-        put_varint(&mut block, self.total_steps);
-        put_varint(&mut block, u64::from(self.min_len));
-        put_varint(&mut block, u64::from(self.max_len));
+        for number in [self.count, self.total_steps, self.min_len.into(), self.max_len.into()] {
+            put_varint(&mut block, number);
+        }
         block.extend_from_slice(&self.mean_len.to_le_bytes());
         for percentile in [self.p50, self.p90, self.p99] {
             put_varint(&mut block, u64::from(percentile));

@@ -138,7 +138,7 @@ impl PackReader {
             report.data_checked = true;
             if layout.data_crc != data_crc {
                 let error = Error::checksum(0, "the data", layout.data_crc, data_crc);
-                report.problems.push(self.with_path(error.located(|location| location.offset = None)));
+                report.problems.push(error.located(|location| location.offset = None).with_path_of(self.path()));
             }
         }
         let Some(stored) = self.stored_stats() else { return };
@@ -151,7 +151,7 @@ impl PackReader {
                 Error::decode(layout.stats_offset, what, format!("{computed} as in the runs"), stored)
             }),
         };
-        report.problems.extend(problem.map(|error| self.with_path(error)));
+        report.problems.extend(problem.map(|error| error.with_path_of(self.path())));
     }
 }
 

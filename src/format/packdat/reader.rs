@@ -79,13 +79,14 @@ impl PackDat {
     /// [`ErrorKind::IndexOutOfBounds`](crate::ErrorKind::IndexOutOfBounds).
     pub fn decode(&self, index: usize) -> Result<Run> {
         let &start = self.metas.get(index).ok_or_else(|| Error::no_index(index, self.metas.len()))?;
-        let in_entry = |error: Error| self.located(error.in_run(index as u64, start));
+        let path = self.path.as_deref();
+        let in_entry = |error: Error| error.in_run(index as u64, start).with_path_of(path);
         let entry = self.entry(start).map_err(in_entry)?;
         let meta = entry.meta().map_err(in_entry)?;
         let (first, rows) = self.rows(index, &entry).map_err(in_entry)?;
         check_rows(rows, index)
             .and_then(|()| rebuild(rows.iter().copied().map(PackDatRow::to_step), ROW_LEN, meta))
-            .map_err(|error| self.located(error.in_run(index as u64, row_offset(first))))
+            .map_err(|error| error.in_run(index as u64, row_offset(first)).with_path_of(path))
     }
 
     /// Locates the runs and checks the size of the file. Does not verify the checksum.
@@ -105,7 +106,7 @@ impl PackDat {
         if found == expected {
             return Ok(());
         }
-        Err(self.located(Error::checksum(covered.len() as u64, "the file", expected, found)))
+        Err(Error::checksum(covered.len() as u64, "the file", expected, found).with_path_of(self.path.as_deref()))
     }
 
     fn entry(&self, start: u64) -> Result<PackDatRun<'_>> {
@@ -131,14 +132,6 @@ impl PackDat {
             let found = format!("{len} from step {first} on");
             Error::decode(4, "steps of the run", format!("steps within the {} of the file", self.num_steps), found)
         })
-    }
-
-    #[cold]
-    fn located(&self, error: Error) -> Error {
-        match &self.path {
-            Some(path) => error.with_path(path),
-            None => error,
-        }
     }
 }
 

@@ -65,11 +65,7 @@ pub(super) fn to_step(row: &[u8]) -> Result<RunStep> {
         let offset = offset_of!(BoardRow, exps) + cell;
         Error::decode(offset as u64, "exponent", "0..=16, the range of a board", exps[cell])
     })?;
-    let chosen = match row.get(ACTION) {
-        None => None,
-        Some(&action) => {
-            Some(Move::from_index(action).ok_or_else(|| Error::decode(ACTION as u64, "action", "0..=3", action))?)
-        }
-    };
-    Ok(RunStep { index: step_idx, board, chosen, branches: None })
+    let known =
+        |&action: &u8| Move::from_index(action).ok_or_else(|| Error::decode(ACTION as u64, "action", "0..=3", action));
+    Ok(RunStep { index: step_idx, board, chosen: row.get(ACTION).map(known).transpose()?, branches: None })
 }
