@@ -5,8 +5,7 @@ use crate::loader::batch_maker::BatchMaker;
 use crate::loader::options::{LoaderOptions, Sampling};
 use crate::loader::orders::order::SamplingPlan;
 use crate::loader::orders::strata::Strata;
-use crate::loader::position::RankShare;
-use crate::loader::position::{LoaderPosition, Start};
+use crate::loader::position::{LoaderPosition, RankShare, Start};
 use crate::loader::producer::Batches;
 use crate::system::cancellation::CancellationToken;
 use crate::table::{StepTable, SymmetryKey, TableMix};
@@ -81,19 +80,12 @@ impl LoaderOptions {
     /// Checks the options that do not depend on the rows.
     fn check(&self) -> Result<()> {
         let LoaderOptions { batch_size, rank, world_size, prefetch, .. } = *self;
-        if !(1..=Self::MAX_BATCH_SIZE).contains(&batch_size) {
-            return Err(Error::argument("batch_size", format!("1..={}", Self::MAX_BATCH_SIZE), batch_size));
-        }
-        if !(1..=Self::MAX_WORLD_SIZE).contains(&world_size) {
-            return Err(Error::argument("world_size", format!("1..={}", Self::MAX_WORLD_SIZE), world_size));
-        }
+        Error::check_range("batch_size", 1..=Self::MAX_BATCH_SIZE, batch_size)?;
+        Error::check_range("world_size", 1..=Self::MAX_WORLD_SIZE, world_size)?;
         if rank >= world_size {
             return Err(Error::argument("rank", format!("0..{world_size}"), rank));
         }
-        if prefetch > Self::MAX_PREFETCH {
-            return Err(Error::argument("prefetch", format!("0..={}", Self::MAX_PREFETCH), prefetch));
-        }
-        Ok(())
+        Error::check_range("prefetch", 0..=Self::MAX_PREFETCH, prefetch)
     }
 }
 

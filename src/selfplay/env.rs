@@ -70,9 +70,7 @@ impl VectorEnv {
     /// # Errors
     /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) unless `num_envs` is from 1 to 2^24.
     pub fn new(num_envs: usize, seed: u64) -> Result<VectorEnv> {
-        if !(1..=MAX_ENVS).contains(&num_envs) {
-            return Err(Error::argument("num_envs", format!("1..={MAX_ENVS}"), num_envs));
-        }
+        Error::check_range("num_envs", 1..=MAX_ENVS, num_envs)?;
         Ok(VectorEnv::begun(num_envs, seed))
     }
 

@@ -10,7 +10,7 @@ use super::spawner::Spawner;
 use crate::board::{Board, Move};
 use crate::error::{Error, ErrorKind, Result};
 use crate::system::cancellation::CancellationToken;
-use crate::system::progress::{Progress, Unit};
+use crate::system::progress::{Progress, ReportedWork, Unit};
 use derive_setters::Setters;
 use std::time::{Duration, Instant};
 
@@ -81,30 +81,18 @@ pub fn play<E: From<Error>>(
     progress: &dyn Progress,
     cancel: &CancellationToken,
 ) -> Result<PlayReport, E> {
-    options.check()?;
+    Error::check_range("batch_size", 1..=MAX_ENVS, options.batch_size)?;
+    if options.max_steps == Some(0) {
+        return Err(Error::argument("max_steps", "at least 1", 0).into());
+    }
     let start = Instant::now();
-    progress.begin("play", Unit::Runs, options.num_games);
-    let report = match PolicyGames::new(options, recorder) {
-        Ok(mut batch) => batch.play(&mut policy, progress, cancel).map(|()| batch.report),
-        Err(error) => Err(error.into()),
-    };
-    progress.end();
-    let mut report = report?;
+    let _work = ReportedWork::begin(progress, "play", Unit::Runs, options.num_games);
+    let mut batch = PolicyGames::new(options, recorder)?;
+    batch.play(&mut policy, progress, cancel)?;
+    let mut report = batch.report;
     report.games.sort_unstable_by_key(|game| game.number);
     report.elapsed = start.elapsed();
     Ok(report)
-}
-
-impl PlayOptions {
-    fn check(&self) -> Result<()> {
-        if !(1..=MAX_ENVS).contains(&self.batch_size) {
-            return Err(Error::argument("batch_size", format!("1..={MAX_ENVS}"), self.batch_size));
-        }
-        if self.max_steps == Some(0) {
-            return Err(Error::argument("max_steps", "at least 1", 0));
-        }
-        Ok(())
-    }
 }
 
 impl PlayReport {

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::format::{RunFormat, encode_run};
 use crate::run::{Run, RunMeta};
 use crate::system::cancellation::CancellationToken;
-use crate::system::progress::{Progress, Unit};
+use crate::system::progress::{Progress, ReportedWork, Unit};
 use crate::system::workers::pool;
 use derive_setters::Setters;
 use rayon::prelude::*;
@@ -72,9 +72,7 @@ pub fn simulate(
     cancel: &CancellationToken,
 ) -> Result<SimulateReport> {
     let out = out.as_ref();
-    if options.depth > 3 {
-        return Err(Error::argument("depth", "0..=3", options.depth));
-    }
+    Error::check_range("depth", 0..=3, options.depth)?;
     if options.engine.as_ref().is_some_and(|engine| engine.len() > usize::from(u16::MAX)) {
         return Err(Error::argument("engine", "at most 65535 bytes", "a longer name"));
     }
@@ -84,7 +82,7 @@ pub fn simulate(
         std::fs::create_dir_all(&folder).map_err(|source| Error::io(&folder, source))?;
     }
     let pool = pool("play", options.workers)?;
-    progress.begin("simulate", Unit::Runs, u64::from(options.runs));
+    let _work = ReportedWork::begin(progress, "simulate", Unit::Runs, u64::from(options.runs));
     let report = pool.install(|| {
         (0..options.runs)
             .into_par_iter()
@@ -102,7 +100,6 @@ pub fn simulate(
             })
             .try_reduce(|| (0, 0), |a, b| Ok((a.0 + b.0, a.1 + b.1)))
     });
-    progress.end();
     report.map(|(num_steps, num_bytes)| SimulateReport { runs: options.runs.into(), num_steps, num_bytes })
 }
 
@@ -129,8 +126,6 @@ fn play(index: u32, options: &SimulateOptions, cancel: &CancellationToken) -> Re
     }
     let engine = options.engine.clone().unwrap_or_else(|| format!("a2store-expectimax-{}", options.depth));
     let meta = RunMeta {
-        start_unix_s: 0,
-        elapsed_s: 0.0,
         max_score: board.score(),
         highest_tile: board.highest_tile(),
         engine: Some(engine),

@@ -20,9 +20,7 @@ pub(crate) fn shared() -> Result<&'static rayon::ThreadPool> {
 /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for a number out of range, and [`ErrorKind::Io`](crate::ErrorKind::Io) if the system
 /// starts no threads.
 pub fn pool(name: &'static str, workers: Option<usize>) -> Result<rayon::ThreadPool> {
-    if let Some(workers) = workers.filter(|workers| !(1..=MAX_WORKERS).contains(workers)) {
-        return Err(Error::argument("workers", format!("1..={MAX_WORKERS}"), workers));
-    }
+    workers.map_or(Ok(()), |workers| Error::check_range("workers", 1..=MAX_WORKERS, workers))?;
     rayon::ThreadPoolBuilder::new()
         .num_threads(workers.unwrap_or(0))
         .thread_name(move |i| format!("a2store-{name}-{i}"))

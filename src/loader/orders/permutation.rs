@@ -68,9 +68,7 @@ impl Permutation {
 
     /// Returns the permutation of `0..n` for a key of any length.
     pub(in crate::loader) fn keyed(n: u64, key: &[u64]) -> Result<Permutation> {
-        if n > MAX_LEN {
-            return Err(Error::argument("n", format!("0..={MAX_LEN}"), n));
-        }
+        Error::check_range("n", 0..=MAX_LEN, n)?;
         let root = n.isqrt();
         let a = (root + u64::from(root * root < n)).max(1);
         let b = n.div_ceil(a).max(1);
@@ -83,13 +81,9 @@ impl Permutation {
             let stored = Some(shuffled(n as u16, &mut random)?.into());
             return Ok(Permutation { n, a: a as u32, b: b as u32, keys: [0; ROUNDS], stored });
         }
-        let mut bytes = [0; 4 * ROUNDS];
-        random.fill(&mut bytes);
-        let (words, _) = bytes.as_chunks::<4>();
-        let mut keys = [0; ROUNDS];
-        for (key, word) in keys.iter_mut().zip(words) {
-            *key = u32::from_le_bytes(*word);
-        }
+        let mut words = [[0; 4]; ROUNDS];
+        random.fill(words.as_flattened_mut());
+        let keys = words.map(u32::from_le_bytes);
         // `n` is at most 2^62, so `a` is at most 2^31, and `b` at most `a`.
         Ok(Permutation { n, a: a as u32, b: b as u32, keys, stored: None })
     }

@@ -6,7 +6,7 @@ mod tests;
 use crate::board::Board;
 use crate::error::{Error, ErrorKind, Result};
 use crate::system::cancellation::CancellationToken;
-use crate::system::progress::{Progress, Unit};
+use crate::system::progress::{Progress, ReportedWork, Unit};
 use crate::system::publish::parent;
 use crate::system::workers;
 use crate::table::columns::array_file::ArrayFiles;
@@ -134,9 +134,8 @@ impl StepTable {
             progress.advance(slots.len() as u64);
             None
         };
-        progress.begin("attach", Unit::Rows, end - first);
+        let _work = ReportedWork::begin(progress, "attach", Unit::Rows, end - first);
         let missing = threads.install(|| slots.par_chunks_mut(CHUNK).enumerate().filter_map(fill).min());
-        progress.end();
         cancel.check()?;
         if let Some(row) = missing {
             let before = ranges.iter().take_while(|range| range.start <= row);

@@ -4,7 +4,8 @@ use crate::archive::Phases;
 use crate::error::{Error, ErrorKind, Location, Result};
 use crate::format::open_file;
 use crate::system::cancellation::CancellationToken;
-use crate::system::progress::{Progress, Unit};
+use crate::system::process::lock;
+use crate::system::progress::{Progress, ReportedWork, Unit};
 use crate::table::files::footer::{TableMeta, damaged, read_footer};
 use crate::table::files::npy::{self, NpyHeader};
 use crate::table::files::region_location::RegionLocation;
@@ -18,7 +19,7 @@ use crate::table::step_table::StepTable;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// The number of bytes that are written or read at a time.
 const CHUNK: usize = 8 << 20;
@@ -38,10 +39,8 @@ impl StepTable {
         // Reading the archive's runs may fail, so it comes before all other work.
         self.runs.facts()?;
         let mut file = RowFile::create(&path, &self.layout, &self.runs)?;
-        progress.begin("save", Unit::Bytes, self.num_bytes());
-        let written = self.write_rows(&mut file, progress, cancel);
-        progress.end();
-        written?;
+        let _work = ReportedWork::begin(progress, "save", Unit::Bytes, self.num_bytes());
+        self.write_rows(&mut file, progress, cancel)?;
         file.finish(&self.layout, &self.runs, self.fingerprint())
     }
 
@@ -85,10 +84,9 @@ impl StepTable {
         let source = TableFile::open(&path)?;
         let needed = source.header.num_rows.saturating_mul(source.layout.stride() as u64);
         check_memory(needed, self::memory_limit(memory_limit))?;
-        progress.begin("load", Unit::Bytes, source.rows_len());
-        let rows = source.read_rows(progress, cancel);
-        progress.end();
-        source.into_table(rows?, None, cancel)
+        let _work = ReportedWork::begin(progress, "load", Unit::Bytes, source.rows_len());
+        let rows = source.read_rows(progress, cancel)?;
+        source.into_table(rows, None, cancel)
     }
 
     /// Maps the table in a `.npy` file instead of reading it. Processes that map the same file share its pages, and the
@@ -191,7 +189,7 @@ impl<'a> TableFile<'a> {
         // Reads a chunk, and returns its checksum and length.
         let read_chunk = |number: usize| {
             // Each chunk is taken once, so its lock is free.
-            let mut out = chunks[number].lock().unwrap_or_else(PoisonError::into_inner);
+            let mut out = lock(&chunks[number]);
             let num_rows = out.len() / stride;
             let offset = self.header.len + (number * rows_per_chunk * self.header.stride) as u64;
             let read = |bytes: &mut [u8]| self.file.read_exact_at(bytes, offset).map_err(Error::from);

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::query::{Execution, Partition, Query, Rows};
 use crate::system::cancellation::CancellationToken;
-use crate::system::progress::{Progress, Unit};
+use crate::system::progress::{Progress, ReportedWork, Unit};
 use crate::table::materialize::shard::Shard;
 use crate::table::rows::threads::in_parts;
 use arrow::array::RecordBatch;
@@ -104,10 +104,8 @@ impl Shard {
         };
         let mut blocks: Vec<u64> = max_rows.iter().map(|&rows| rows as u64).collect();
         if !is_exact {
-            progress.begin("count", Unit::Rows, blocks.iter().sum());
-            let counts = count_partitions(query, &execution, max_rows, progress, cancel);
-            progress.end();
-            blocks = counts?;
+            let _work = ReportedWork::begin(progress, "count", Unit::Rows, blocks.iter().sum());
+            blocks = count_partitions(query, &execution, max_rows, progress, cancel)?;
         }
         let piece = |(partition, rows): (usize, Vec<Range<u64>>)| {
             let to_end = rows.last().is_some_and(|last| last.end == blocks[partition]);
