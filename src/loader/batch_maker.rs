@@ -64,8 +64,8 @@ impl BatchMaker {
         let at_once = self.schema.rows_at_once();
         // Reserves the capacity that any batch needs, so that no later batch allocates.
         self.positions.clear();
-        reserve(&mut self.positions, arena.capacity().min(at_once))?;
-        self.buffers.reserve(arena.capacity().min(at_once))?;
+        reserve(&mut self.positions, arena.capacity.min(at_once))?;
+        self.buffers.reserve(arena.capacity.min(at_once))?;
         let mut columns = arena.columns_mut(&self.schema, num_rows);
         for start in (0..num_rows).step_by(at_once) {
             if start > 0 {

@@ -49,9 +49,7 @@ pub(in crate::table) struct TableMeta {
 pub(in crate::table) fn read_footer(file: &File, path: &Path) -> Result<Option<TableMeta>> {
     let io = |error| Error::io(path, error);
     let size = file.metadata().map_err(io)?.len();
-    let Some(at) = size.checked_sub(FOOTER_LEN as u64) else {
-        return Ok(None);
-    };
+    let Some(at) = size.checked_sub(FOOTER_LEN as u64) else { return Ok(None) };
     let mut tail = [0; FOOTER_LEN];
     file.read_exact_at(&mut tail, at).map_err(io)?;
     if !tail.ends_with(MAGIC) {

@@ -99,7 +99,7 @@ impl StepTable {
         let handle: TableHandle = serde_json::from_slice(handle).map_err(|error| {
             decode("handle of a table", "the result of StepTable::handle".into(), error.to_string())
         })?;
-        let mut table = match handle.rows.is_memory() {
+        let mut table = match handle.rows.is_memory {
             true => StepTable::of_memory(&handle.rows)?,
             false => {
                 handle.rows.open()?;

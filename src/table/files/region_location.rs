@@ -19,7 +19,7 @@ pub(in crate::table) struct RegionLocation {
     file: FileIdentity,
     offset: u64,
     len: u64,
-    is_memory: bool,
+    pub(in crate::table) is_memory: bool,
 }
 
 impl FrozenRegion {
@@ -61,10 +61,6 @@ impl FrozenRegion {
 impl RegionLocation {
     pub(in crate::table) fn path(&self) -> &PathBuf {
         &self.file.path
-    }
-
-    pub(in crate::table) fn is_memory(&self) -> bool {
-        self.is_memory
     }
 
     /// Opens the file.

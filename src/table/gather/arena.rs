@@ -10,7 +10,8 @@ pub(crate) struct Arena {
     memory: Zeroed,
     /// The offset of each column, in schema order.
     pub(in crate::table) offsets: Vec<usize>,
-    capacity: usize,
+    /// The number of rows that fit.
+    pub(crate) capacity: usize,
 }
 
 /// The alignment of columns in bytes: a cache line, as Arrow recommends.
@@ -36,10 +37,6 @@ impl Arena {
     /// Returns a pointer to the start of the memory, through which the owner may write.
     pub(in crate::table) fn as_ptr(&self) -> *const u8 {
         self.memory.as_ptr()
-    }
-
-    pub(crate) fn capacity(&self) -> usize {
-        self.capacity
     }
 
     /// Returns each column's memory for the first `num_rows` rows.
@@ -93,7 +90,7 @@ impl ArenaPool {
     /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory).
     pub(crate) fn take(&mut self, schema: &BatchSchema, capacity: usize) -> Result<Arc<Arena>> {
         let fits = |arena: &mut Arc<Arena>| {
-            (capacity..=2 * capacity).contains(&arena.capacity()) && Arc::get_mut(arena).is_some()
+            (capacity..=2 * capacity).contains(&arena.capacity) && Arc::get_mut(arena).is_some()
         };
         // The newest arena is the most likely to be in the caches.
         match self.arenas.iter_mut().rposition(fits) {

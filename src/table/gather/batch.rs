@@ -75,16 +75,9 @@ impl Batch {
     }
 
     fn at(&self, index: usize) -> Option<BatchColumn<'_>> {
-        let column = self.schema.columns.get(index)?;
-        let bytes = self.bytes().get(self.range(index)?)?;
-        let categories = column.categories.as_deref();
-        Some(BatchColumn {
-            name: &column.name,
-            dtype: column.dtype,
-            values_per_row: column.values_per_row,
-            bytes,
-            categories,
-        })
+        let &ColumnSpec { ref name, dtype, values_per_row, ref categories, .. } = self.schema.columns.get(index)?;
+        let (bytes, categories) = (self.bytes().get(self.range(index)?)?, categories.as_deref());
+        Some(BatchColumn { name, dtype, values_per_row, bytes, categories })
     }
 
     /// Returns the memory of all columns.
@@ -120,7 +113,7 @@ impl Batch {
         });
         let columns = columns.collect::<Result<Vec<ArrayRef>>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(self.num_rows));
-        Ok(RecordBatch::try_new_with_options(Arc::clone(self.schema.arrow()), columns, &options)
+        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema.arrow), columns, &options)
             .map_err(io::Error::other)?)
     }
 

@@ -24,7 +24,8 @@ pub(crate) struct BatchSchema {
     /// The offset of the masks of cells with 65,536 in a row, if rows have them and the schema has tokens or the masks.
     pub(in crate::table) mask_offset: Option<usize>,
     pub(in crate::table) has_attached: bool,
-    arrow: SchemaRef,
+    /// The columns as an Arrow schema.
+    pub(in crate::table) arrow: SchemaRef,
 }
 
 /// A column of a batch: its name, type and shape, and the source of its values.
@@ -66,9 +67,7 @@ impl BatchSchema {
             return Err(Error::argument("tokens", "uint8, int32 or int64", format_args!("{tokens:?}")));
         }
         let columns = columns(&StepColumn::BATCH, tokens, layout, attached);
-        let Some(only) = only else {
-            return Ok(BatchSchema::from_columns(columns, layout));
-        };
+        let Some(only) = only else { return Ok(BatchSchema::from_columns(columns, layout)) };
         if let Some((_, twice)) = only.iter().enumerate().find(|(i, name)| only[..*i].contains(name)) {
             return Err(Error::argument("columns", "each column once", twice));
         }
@@ -143,11 +142,6 @@ impl BatchSchema {
             front
         };
         columns.iter_mut().zip(&self.columns).map(cut).collect()
-    }
-
-    /// Returns the columns as an Arrow schema.
-    pub(crate) fn arrow(&self) -> &SchemaRef {
-        &self.arrow
     }
 }
 

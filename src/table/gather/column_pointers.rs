@@ -3,8 +3,8 @@
 use crate::step::Step;
 use crate::table::gather::batch_schema::{BatchSchema, ColumnBuffers, ColumnSource, ColumnSpec};
 use crate::table::rows::step_column::StepColumn;
+use bytemuck::Zeroable;
 use std::marker::PhantomData;
-use std::ptr::null_mut;
 
 /// The integer types of tokens.
 pub(in crate::table) trait Token: bytemuck::Pod + From<u8> {
@@ -26,6 +26,7 @@ impl Token for i64 {}
 
 /// Pointers to the columns that are computed from a [`Step`], each with room for all rows; null if not
 /// requested.
+#[derive(Zeroable)]
 pub(in crate::table) struct ColumnPointers<'a, T> {
     tokens: *mut [T; 16],
     ev_values: *mut [f32; 4],
@@ -35,25 +36,16 @@ pub(in crate::table) struct ColumnPointers<'a, T> {
     step_index: *mut u16,
     chosen: *mut u8,
     ev_legal_mask: *mut u8,
-    num_rows: usize,
+    /// The number of rows that each column has at least room for.
+    pub(in crate::table) num_rows: usize,
     /// Borrows the columns.
     columns: PhantomData<&'a mut [u8]>,
 }
 
 impl<'a, T: Token> ColumnPointers<'a, T> {
     pub(in crate::table) fn new(schema: &BatchSchema, columns: &'a mut ColumnBuffers<'_>, num_rows: usize) -> Self {
-        let mut out = ColumnPointers {
-            tokens: null_mut(),
-            ev_values: null_mut(),
-            ev_legal: null_mut(),
-            board: null_mut(),
-            run_id: null_mut(),
-            step_index: null_mut(),
-            chosen: null_mut(),
-            ev_legal_mask: null_mut(),
-            num_rows,
-            columns: PhantomData,
-        };
+        // A zeroed pointer is null.
+        let mut out = ColumnPointers { num_rows, ..ColumnPointers::zeroed() };
         for (spec, column) in schema.columns.iter().zip(columns.iter_mut()) {
             assert!(column.len() >= num_rows * spec.width(), "room for every row");
             let bytes = column.as_mut_ptr();
@@ -70,11 +62,6 @@ impl<'a, T: Token> ColumnPointers<'a, T> {
             }
         }
         out
-    }
-
-    /// Returns the number of rows that each column has at least room for.
-    pub(in crate::table) fn num_rows(&self) -> usize {
-        self.num_rows
     }
 
     /// Returns whether all step columns of a batch are present. The mask as a number is not one of them.

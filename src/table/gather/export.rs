@@ -53,7 +53,7 @@ impl StepTable {
     /// Returns the columns of [`column_reader`](StepTable::column_reader).
     #[must_use]
     pub fn schema(&self) -> SchemaRef {
-        Arc::clone(self.table_schema(|_| true).arrow())
+        Arc::clone(&self.table_schema(|_| true).arrow)
     }
 
     /// Returns one of the columns of [`column_reader`](StepTable::column_reader), of all rows; `None` if there is no
@@ -63,7 +63,7 @@ impl StepTable {
     /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) and [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
     pub fn column(&self, name: &str, cancel: &CancellationToken) -> Result<Option<Batch>> {
         let schema = self.table_schema(|column| column == name);
-        if schema.arrow().fields().is_empty() {
+        if schema.arrow.fields().is_empty() {
             return Ok(None);
         }
         self.columns_of(0..self.num_rows(), &schema, cancel).map(Some)
@@ -128,6 +128,6 @@ impl Iterator for ColumnReader {
 
 impl RecordBatchReader for ColumnReader {
     fn schema(&self) -> SchemaRef {
-        Arc::clone(self.schema.arrow())
+        Arc::clone(&self.schema.arrow)
     }
 }

@@ -9,6 +9,7 @@
 
 use crate::board::{Board, WideBoard};
 use crate::step::{STEP_SIZE, Step};
+use crate::system::process::lock;
 use crate::system::workers;
 use crate::table::columns::attached::AttachedColumn;
 use crate::table::gather::batch_schema::{BatchSchema, ColumnBuffers, ColumnSource, ColumnSpec};
@@ -20,7 +21,7 @@ use crate::table::rows::step_column::StepColumn;
 use crate::table::rows::threads::cores;
 use smallvec::SmallVec;
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// The prefetch distance in rows.
 const AHEAD: usize = 128;
@@ -84,6 +85,16 @@ pub(in crate::table) struct TableRows<'a> {
 /// The symmetries that turn the rows: their key, and each row's number under the key.
 pub(in crate::table) type RowSymmetries<'a> = Option<(SymmetryKey, &'a [u64])>;
 
+/// The rows that one thread gathers. The caller has checked the indices.
+#[derive(Clone, Copy)]
+struct GatherPart<'a> {
+    rows: TableRows<'a>,
+    indices: &'a [u64],
+    schema: &'a BatchSchema,
+    /// The key of the symmetries, and each row's number under the key.
+    turns: (SymmetryKey, &'a [u64]),
+}
+
 /// Fills columns with the rows at `indices`, turned by `symmetries`.
 ///
 /// # Panics
@@ -109,7 +120,7 @@ pub(in crate::table) fn gather(
         (indices, schema.split_front(&mut rest, indices.len()), symmetries)
     });
     let parts = Mutex::new(parts.collect::<SmallVec<[_; MAX_THREADS]>>());
-    let next = || parts.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    let next = || lock(&parts).pop();
     workers::side_by_side(num_threads, || {
         while let Some((indices, columns, symmetries)) = next() {
             gather_part(Level::best(), rows, indices, schema, columns, symmetries);
@@ -130,29 +141,22 @@ pub(in crate::table) fn gather_part(
         assert!(ids.len() == indices.len(), "a number for every row");
     }
     // Choose the type of tokens, and whether to turn boards, once here instead of in the loop over rows.
-    let unturned = (SymmetryKey::NONE, indices);
-    match (schema.tokens, symmetries) {
-        (ElementType::Int32, None) => shape::<i32, false>(level, rows, indices, schema, columns, unturned),
-        (ElementType::Int64, None) => shape::<i64, false>(level, rows, indices, schema, columns, unturned),
-        (_, None) => shape::<u8, false>(level, rows, indices, schema, columns, unturned),
-        (ElementType::Int32, Some(turns)) => shape::<i32, true>(level, rows, indices, schema, columns, turns),
-        (ElementType::Int64, Some(turns)) => shape::<i64, true>(level, rows, indices, schema, columns, turns),
-        (_, Some(turns)) => shape::<u8, true>(level, rows, indices, schema, columns, turns),
+    let part = GatherPart { rows, indices, schema, turns: symmetries.unwrap_or((SymmetryKey::NONE, indices)) };
+    match (schema.tokens, symmetries.is_some()) {
+        (ElementType::Int32, false) => shape::<i32, false>(level, part, columns),
+        (ElementType::Int64, false) => shape::<i64, false>(level, part, columns),
+        (_, false) => shape::<u8, false>(level, part, columns),
+        (ElementType::Int32, true) => shape::<i32, true>(level, part, columns),
+        (ElementType::Int64, true) => shape::<i64, true>(level, part, columns),
+        (_, true) => shape::<u8, true>(level, part, columns),
     }
 }
 
 /// Selects the code for all step columns, which is the usual case, or for some of them.
-fn shape<T: Token, const TURN: bool>(
-    level: Level,
-    rows: TableRows<'_>,
-    indices: &[u64],
-    schema: &BatchSchema,
-    columns: ColumnBuffers<'_>,
-    turns: (SymmetryKey, &[u64]),
-) {
-    match schema.has_all_of_step {
-        true => dispatch::<T, TURN, true>(level, rows, indices, schema, columns, turns),
-        false => dispatch::<T, TURN, false>(level, rows, indices, schema, columns, turns),
+fn shape<T: Token, const TURN: bool>(level: Level, part: GatherPart<'_>, columns: ColumnBuffers<'_>) {
+    match part.schema.has_all_of_step {
+        true => dispatch::<T, TURN, true>(level, part, columns),
+        false => dispatch::<T, TURN, false>(level, part, columns),
     }
 }
 
@@ -160,38 +164,29 @@ fn shape<T: Token, const TURN: bool>(
 /// portable code uses NEON.
 fn dispatch<T: Token, const TURN: bool, const ALL: bool>(
     level: Level,
-    rows: TableRows<'_>,
-    indices: &[u64],
-    schema: &BatchSchema,
+    part: GatherPart<'_>,
     columns: ColumnBuffers<'_>,
-    turns: (SymmetryKey, &[u64]),
 ) {
     #[cfg(target_arch = "x86_64")]
     #[allow(unsafe_code)]
     match level {
         // SAFETY: the level exists, so the processor has all features that the function needs.
-        Level::Avx512 => return unsafe { gather_avx512::<T, TURN, ALL>(rows, indices, schema, columns, turns) },
+        Level::Avx512 => return unsafe { gather_avx512::<T, TURN, ALL>(part, columns) },
         // SAFETY: as above.
-        Level::Avx2 => return unsafe { gather_avx2::<T, TURN, ALL>(rows, indices, schema, columns, turns) },
+        Level::Avx2 => return unsafe { gather_avx2::<T, TURN, ALL>(part, columns) },
         Level::Portable => {}
     }
     #[cfg(not(target_arch = "x86_64"))]
     let Level::Portable = level;
-    gather_blocks::<T, TURN, ALL>(rows, indices, schema, columns, turns);
+    gather_blocks::<T, TURN, ALL>(part, columns);
 }
 
 #[cfg(target_arch = "x86_64")]
 macro_rules! gather_with {
     ($name:ident, $features:literal) => {
         #[target_feature(enable = $features)]
-        fn $name<T: Token, const TURN: bool, const ALL: bool>(
-            rows: TableRows<'_>,
-            indices: &[u64],
-            schema: &BatchSchema,
-            columns: ColumnBuffers<'_>,
-            turns: (SymmetryKey, &[u64]),
-        ) {
-            gather_blocks::<T, TURN, ALL>(rows, indices, schema, columns, turns);
+        fn $name<T: Token, const TURN: bool, const ALL: bool>(part: GatherPart<'_>, columns: ColumnBuffers<'_>) {
+            gather_blocks::<T, TURN, ALL>(part, columns);
         }
     };
 }
@@ -200,15 +195,10 @@ gather_with!(gather_avx2, "avx2");
 #[cfg(target_arch = "x86_64")]
 gather_with!(gather_avx512, "avx2,avx512f,avx512bw,avx512dq,avx512vl");
 
-/// Gathers rows at indices that the caller has checked.
+/// Gathers the rows of a part.
 #[inline(always)]
-fn gather_blocks<T: Token, const TURN: bool, const ALL: bool>(
-    rows: TableRows<'_>,
-    indices: &[u64],
-    schema: &BatchSchema,
-    mut columns: ColumnBuffers<'_>,
-    turns: (SymmetryKey, &[u64]),
-) {
+fn gather_blocks<T: Token, const TURN: bool, const ALL: bool>(part: GatherPart<'_>, mut columns: ColumnBuffers<'_>) {
+    let GatherPart { rows, indices, schema, turns } = part;
     if let Some(steps) = rows.bare_steps().filter(|_| ALL && !TURN && !schema.has_more_than_steps()) {
         return gather_steps(steps, indices, &ColumnPointers::<T>::new(schema, &mut columns, indices.len()));
     }
@@ -267,7 +257,7 @@ fn gather_blocks<T: Token, const TURN: bool, const ALL: bool>(
 /// has checked.
 #[inline(always)]
 fn gather_steps<T: Token>(steps: &[Step], indices: &[u64], out: &ColumnPointers<'_, T>) {
-    assert!(out.has_all() && out.num_rows() >= indices.len(), "columns for every value");
+    assert!(out.has_all() && out.num_rows >= indices.len(), "columns for every value");
     let prefetch = |index: u64| prefetch_line(steps.as_ptr().wrapping_add(index as usize).cast());
     indices.iter().take(AHEAD).for_each(|&index| prefetch(index));
     #[allow(unsafe_code)]
@@ -379,9 +369,7 @@ fn put_masks<T: Token>(
 /// Copies an extra column from rows that are still in the cache.
 #[inline(always)]
 fn copy_extra(rows: TableRows<'_>, indices: &[u64], spec: &ColumnSpec, out: &mut [u8]) {
-    let ColumnSource::Extra(offset) = spec.source else {
-        return;
-    };
+    let ColumnSource::Extra(offset) = spec.source else { return };
     match spec.width() {
         1 => copy::<1>(rows, indices, offset, out),
         2 => copy::<2>(rows, indices, offset, out),

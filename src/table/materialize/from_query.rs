@@ -172,14 +172,15 @@ struct Materializer<'a> {
 
 impl Materializer<'_> {
     fn stride(&self) -> usize {
-        self.writer.layout().stride()
+        self.writer.layout.stride()
     }
 
     fn run(&self, options: &MaterializeOptions) -> Result<StepTable> {
         let execution = self.query.execution(&self.limits, self.cancel)?;
         let limit = memory_limit(options.memory_limit);
-        let runs = Runs::of_archive(self.query.archive(), self.query.text_hash(), self.writer.has_run_ids());
-        let create = |path| RowFile::create(&absolute(path)?, self.writer.layout(), &runs);
+        let has_run_ids = self.writer.run_id.is_some();
+        let runs = Runs::of_archive(self.query.archive(), self.query.text_hash(), has_run_ids);
+        let create = |path| RowFile::create(&absolute(path)?, &self.writer.layout, &runs);
         let file = options.path.as_deref().map(create).transpose()?;
         let is_in_memory = file.is_none();
         let output = |num_rows: u64| match file {
@@ -280,9 +281,7 @@ impl Materializer<'_> {
             let mut buffer: Vec<u8> = Vec::new();
             loop {
                 let place = next.fetch_add(1, Ordering::Relaxed);
-                let Some(piece) = pieces.get(place) else {
-                    return Ok(());
-                };
+                let Some(piece) = pieces.get(place) else { return Ok(()) };
                 buffer.clear();
                 let mut read_rows = 0;
                 let read = self.read_ahead(execution, piece, stop, |batch| {

@@ -4,6 +4,7 @@
 //! row, the codes are replaced by those of the sorted categories.
 
 use crate::error::{Error, Result};
+use crate::system::process::lock;
 use crate::system::workers;
 use crate::table::rows::layout::RowLayout;
 use arrow::array::{Array, ArrayRef, AsArray, StringArray};
@@ -11,7 +12,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{ArrowNativeType, DataType, Int32Type};
 use rayon::prelude::*;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// The greatest number of categories of a column.
 pub(in crate::table) const MAX_CATEGORIES: usize = i16::MAX as usize + 1;
@@ -21,9 +22,7 @@ const NULL: i16 = -1;
 
 /// The categories of one column, in the order of their first use.
 #[derive(Debug, Default)]
-pub(in crate::table) struct Categories {
-    codes: Mutex<HashMap<String, i16>>,
-}
+pub(in crate::table) struct Categories(Mutex<HashMap<String, i16>>);
 
 /// Returns whether a column of this type holds categories.
 pub(in crate::table) fn is_categorical(dtype: &DataType) -> bool {
@@ -65,7 +64,7 @@ impl Categories {
     }
 
     fn code(&self, column: &str, category: &str) -> Result<i16> {
-        let mut codes = self.codes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut codes = lock(&self.0);
         if let Some(&code) = codes.get(category) {
             return Ok(code);
         }
@@ -79,7 +78,7 @@ impl Categories {
 
     /// Returns the categories in ascending order, and the final code of each provisional code.
     fn sorted(&self) -> (Arc<[String]>, Vec<i16>) {
-        let codes = self.codes.lock().unwrap_or_else(PoisonError::into_inner);
+        let codes = lock(&self.0);
         let mut categories: Vec<(&String, i16)> = codes.iter().map(|(name, &code)| (name, code)).collect();
         categories.sort_unstable();
         let mut becomes = vec![0; categories.len()];

@@ -51,11 +51,7 @@ impl Fingerprint {
     }
 
     fn of_parts(parts: &[&[u8]]) -> Fingerprint {
-        let mut hasher = blake3::Hasher::new();
-        parts.iter().for_each(|part| {
-            hasher.update(part);
-        });
-        Fingerprint(hasher.finalize().to_hex()[..32].to_owned())
+        Fingerprint(blake3::hash(&parts.concat()).to_hex()[..32].to_owned())
     }
 }
 

@@ -41,13 +41,13 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(in crate::table) struct RowWriter<'a> {
     attempt: &'a Attempt,
-    layout: RowLayout,
+    pub(in crate::table) layout: RowLayout,
     chosen_ev: ChosenEv,
     board: usize,
     chosen: Option<usize>,
     evs: [Option<usize>; 4],
     ev_legal: Option<usize>,
-    run_id: Option<usize>,
+    pub(in crate::table) run_id: Option<usize>,
     step_index: Option<usize>,
     /// The column of masks of the cells with 65,536, if the query has one.
     mask: Option<usize>,
@@ -97,6 +97,7 @@ impl<'a> RowWriter<'a> {
         if layout.stride() >= MAX_STRIDE {
             return Err(Error::argument("extra", format!("rows of less than {MAX_STRIDE} bytes"), layout.stride()));
         }
+        let ev = |name: &str| find(schema, name);
         Ok(RowWriter {
             attempt,
             categories,
@@ -104,12 +105,7 @@ impl<'a> RowWriter<'a> {
             chosen_ev,
             board: find(schema, "board")?.ok_or_else(|| absent("board", "a column of boards", schema))?,
             chosen: find(schema, "move")?,
-            evs: [
-                find(schema, "ev_up")?,
-                find(schema, "ev_down")?,
-                find(schema, "ev_left")?,
-                find(schema, "ev_right")?,
-            ],
+            evs: [ev("ev_up")?, ev("ev_down")?, ev("ev_left")?, ev("ev_right")?],
             ev_legal: find(schema, "ev_legal")?,
             run_id: find(schema, "run_id")?,
             step_index: find(schema, STEP_INDEX)?,
@@ -138,14 +134,6 @@ impl<'a> RowWriter<'a> {
         columns
     }
 
-    pub(in crate::table) fn has_run_ids(&self) -> bool {
-        self.run_id.is_some()
-    }
-
-    pub(in crate::table) fn layout(&self) -> &RowLayout {
-        &self.layout
-    }
-
     /// Returns the layout with all categories, and the recoding of the rows to its codes.
     pub(in crate::table) fn recoding(&self) -> (RowLayout, Recoding) {
         Recoding::new(&self.layout, &self.categories)
@@ -161,18 +149,9 @@ impl<'a> RowWriter<'a> {
         let ev_legal = column::<UInt8Type>(batch, self.ev_legal)?;
         let run_id = column::<UInt32Type>(batch, self.run_id)?;
         let step_index = column::<UInt32Type>(batch, self.step_index)?;
-        let evs = {
-            let [up, down, left, right] = self.evs;
-            [
-                column::<Float32Type>(batch, up)?,
-                column::<Float32Type>(batch, down)?,
-                column::<Float32Type>(batch, left)?,
-                column::<Float32Type>(batch, right)?,
-            ]
-        };
-        let Some(boards) = board.without_nulls("board")? else {
-            return Ok(());
-        };
+        let [up, down, left, right] = self.evs.map(|index| column::<Float32Type>(batch, index));
+        let evs = [up?, down?, left?, right?];
+        let Some(boards) = board.without_nulls("board")? else { return Ok(()) };
         run_id.without_nulls("run_id")?;
         let step_indices = step_index.without_nulls("step_index")?.unwrap_or_default();
         if self.layout.extra(STEP_INDEX).is_none() {
@@ -322,9 +301,7 @@ pub(in crate::table) fn write_values(
             row[range.clone()].copy_from_slice(values);
         }
     }
-    let Some(nulls) = nulls.filter(|nulls| nulls.null_count() > 0) else {
-        return Ok(());
-    };
+    let Some(nulls) = nulls.filter(|nulls| nulls.null_count() > 0) else { return Ok(()) };
     let nan: &[u8] = match extra.dtype {
         ElementType::Float16 => &0x7e00_u16.to_le_bytes(),
         ElementType::Float32 => &f32::NAN.to_le_bytes(),
@@ -398,9 +375,7 @@ impl<T: ArrowPrimitiveType> InputColumn<T> {
     }
 
     fn without_nulls(&self, name: &str) -> Result<Option<&[T::Native]>> {
-        let Some(array) = &self.0 else {
-            return Ok(None);
-        };
+        let Some(array) = &self.0 else { return Ok(None) };
         if array.null_count() > 0 {
             let row = (0..).zip(array).find(|(_, value)| value.is_none()).map(|(row, _)| row);
             return Err(Error::column(name, row, "a value", "NULL"));
@@ -419,9 +394,7 @@ fn first<T: Copy>(values: &[T], so: impl Fn(T) -> bool) -> Option<(u64, T)> {
 
 /// Returns a column, cast to the type of its row field. A value that does not fit is an error; nothing wraps.
 fn column<T: ArrowPrimitiveType>(batch: &RecordBatch, index: Option<usize>) -> Result<InputColumn<T>> {
-    let Some(index) = index else {
-        return Ok(InputColumn(None));
-    };
+    let Some(index) = index else { return Ok(InputColumn(None)) };
     let array = batch.column(index);
     if let Some(array) = array.as_primitive_opt::<T>() {
         return Ok(InputColumn(Some(array.clone())));
