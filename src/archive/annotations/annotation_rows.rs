@@ -31,7 +31,7 @@ impl AnnotationRows {
             AnnotationRows::Folder(folder) => folder.runs().to_vec(),
             AnnotationRows::Table(table) => {
                 let (mut runs, mut start) = (Vec::new(), 0);
-                for run in table.run_ids().chunk_by(|a, b| a == b) {
+                for run in keys(&table.0)[0].chunk_by(|a, b| a == b) {
                     runs.push((run[0], start..start + run.len() as u64));
                     start += run.len() as u64;
                 }
@@ -167,26 +167,19 @@ impl AnnotationTable {
             columns.push(found);
         }
         let all = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).map_err(Error::other)?;
-        let table = AnnotationTable(sorted(without_absent(all, &rows.schema())?)?);
-        table.check_keys()?;
-        Ok(table)
-    }
-
-    fn run_ids(&self) -> &[u32] {
-        self.0.column(0).as_primitive::<UInt32Type>().values()
-    }
-
-    /// Checks that no key occurs twice.
-    fn check_keys(&self) -> Result<()> {
-        let (ids, steps) = (self.run_ids(), self.0.column(1).as_primitive::<UInt32Type>().values());
-        for row in 1..ids.len() {
-            if (ids[row - 1], steps[row - 1]) == (ids[row], steps[row]) {
-                let found = format!("step {} of run {} twice", steps[row], ids[row]);
-                return Err(Error::argument("annotations", "each step once", found));
-            }
+        let sorted = sorted(without_absent(all, &rows.schema())?)?;
+        let [ids, steps] = keys(&sorted);
+        if let Some(row) = (1..ids.len()).find(|&row| (ids[row - 1], steps[row - 1]) == (ids[row], steps[row])) {
+            let found = format!("step {} of run {} twice", steps[row], ids[row]);
+            return Err(Error::argument("annotations", "each step once", found));
         }
-        Ok(())
+        Ok(AnnotationTable(sorted))
     }
+}
+
+/// Returns the run and the step of each row.
+fn keys(rows: &RecordBatch) -> [&[u32]; 2] {
+    [0, 1].map(|column| &rows.column(column).as_primitive::<UInt32Type>().values()[..])
 }
 
 /// Rejects unknown columns and columns of one name: they would be lost.
@@ -267,8 +260,7 @@ fn of_direction(name: &str, lists: &ArrayRef, direction: usize) -> Result<ArrayR
 
 /// Sorts rows by run and step, unless they are in order.
 fn sorted(rows: RecordBatch) -> Result<RecordBatch> {
-    let ids = rows.column(0).as_primitive::<UInt32Type>().values();
-    let steps = rows.column(1).as_primitive::<UInt32Type>().values();
+    let [ids, steps] = keys(&rows);
     if (1..ids.len()).all(|row| (ids[row - 1], steps[row - 1]) <= (ids[row], steps[row])) {
         return Ok(rows);
     }

@@ -131,11 +131,8 @@ impl Archive {
                 }
                 Some(known) if runs.keys().next().is_some_and(|&first| first <= known.last_run_id) => {
                     let found = format!("annotations of runs {}..={}", known.first_run_id, known.last_run_id);
-                    return Err(Error::argument(
-                        "model",
-                        "a new model, runs after its annotated ones, or `replace`",
-                        found,
-                    ));
+                    let expected = "a new model, runs after its annotated ones, or `replace`";
+                    return Err(Error::argument("model", expected, found));
                 }
                 _ => {}
             }
@@ -233,9 +230,7 @@ fn check_name(model: &str) -> Result<()> {
 /// one run of the archive must have equal annotations; the rows of the first are returned.
 fn archive_runs(storage: &Storage, manifest: &Manifest, source: &AnnotationRows) -> Result<BTreeMap<u32, Range<u64>>> {
     type RunKey = (Option<u64>, u64, u32);
-    let AnnotationRows::Folder(folder) = source else {
-        return Ok(source.runs().into_iter().collect());
-    };
+    let AnnotationRows::Folder(folder) = source else { return Ok(source.runs().into_iter().collect()) };
     let pool: HashMap<i64, SessionRun> = folder.pool()?.into_iter().map(|run| (run.id, run)).collect();
     let keys: HashSet<RunKey> = pool.values().map(|run| (run.seed, run.max_score, run.highest_tile)).collect();
     let mut known: HashMap<RunKey, Vec<RunRow>> = HashMap::new();

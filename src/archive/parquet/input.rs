@@ -13,13 +13,7 @@ use std::sync::Arc;
 /// A file that several threads can read at once, each at its own offset. Clones of a `File` would share one
 /// offset.
 #[derive(Clone)]
-pub(in crate::archive) struct SharedFile(Arc<File>);
-
-impl SharedFile {
-    pub(in crate::archive) fn new(file: File) -> SharedFile {
-        SharedFile(Arc::new(file))
-    }
-}
+pub(in crate::archive) struct SharedFile(pub(super) Arc<File>);
 
 /// A reader that begins at an offset.
 pub(in crate::archive) struct ReadAt {

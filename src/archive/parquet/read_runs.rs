@@ -223,7 +223,7 @@ impl Archive {
         for range in rows.runs() {
             let Some(row) = known.get(&rows.run_id[range.start]) else { continue };
             let damaged = |expected: String, found: String| {
-                self.storage.damaged(&file.file().path, "run built from its rows", expected, found)
+                self.storage.damaged(&file.file.path, "run built from its rows", expected, found)
             };
             let run = match &row.original {
                 // The columns cannot reproduce this run.

@@ -67,7 +67,7 @@ fn not_parquet(storage: &Storage, file: &DataFile, error: impl std::fmt::Display
 /// An open data file whose row groups are read one at a time, in the current schema.
 pub(in crate::archive) struct OpenDataFile<'a> {
     storage: &'a Storage,
-    file: &'a DataFile,
+    pub(in crate::archive) file: &'a DataFile,
     open: SharedFile,
     metadata: ArrowReaderMetadata,
 }
@@ -86,11 +86,7 @@ impl<'a> OpenDataFile<'a> {
     fn of(storage: &'a Storage, file: &'a DataFile, open: File) -> Result<OpenDataFile<'a>> {
         let metadata = guarded(|| Ok(ArrowReaderMetadata::load(&open, ArrowReaderOptions::new())?));
         let metadata = metadata.map_err(|error| not_parquet(storage, file, error))?;
-        Ok(OpenDataFile { storage, file, open: SharedFile::new(open), metadata })
-    }
-
-    pub(in crate::archive) fn file(&self) -> &'a DataFile {
-        self.file
+        Ok(OpenDataFile { storage, file, open: SharedFile(Arc::new(open)), metadata })
     }
 
     /// Returns the columns of the file.

@@ -68,18 +68,15 @@ fn start_millis(start_unix_s: u64) -> Option<i64> {
 /// Returns rows as a batch of `runs`.
 pub(in crate::archive) fn runs_batch(rows: &[RunRow], ingested_at_ms: i64) -> Result<RecordBatch> {
     type Words = DictionaryArray<Int32Type>;
-    fn array<'r, A: FromIterator<T>, T>(rows: &'r [RunRow], value: impl Fn(&'r RunRow) -> T) -> A {
-        rows.iter().map(value).collect()
-    }
     fn column<'r, A: Array + FromIterator<T> + 'static, T>(
         rows: &'r [RunRow],
         value: impl Fn(&'r RunRow) -> T,
     ) -> ArrayRef {
-        Arc::new(array::<A, T>(rows, value))
+        Arc::new(rows.iter().map(value).collect::<A>())
     }
     let mut digest = FixedSizeBinaryBuilder::with_capacity(rows.len(), 32);
     rows.iter().try_for_each(|row| digest.append_value(row.digest)).map_err(Error::other)?;
-    let start_time: TimestampMillisecondArray = array(rows, |row| start_millis(row.meta.start_unix_s));
+    let start_time: TimestampMillisecondArray = rows.iter().map(|row| start_millis(row.meta.start_unix_s)).collect();
     let columns: Vec<ArrayRef> = vec![
         column::<UInt32Array, _>(rows, |row| row.run_id),
         Arc::new(digest.finish()),
