@@ -30,16 +30,10 @@ pub enum Symmetry {
 
 impl Symmetry {
     /// The eight symmetries in the order of their numbers.
-    pub const ALL: [Symmetry; 8] = [
-        Symmetry::Identity,
-        Symmetry::Turn90,
-        Symmetry::Turn180,
-        Symmetry::Turn270,
-        Symmetry::FlipColumns,
-        Symmetry::FlipRows,
-        Symmetry::Transpose,
-        Symmetry::AntiTranspose,
-    ];
+    pub const ALL: [Symmetry; 8] = {
+        use Symmetry::*;
+        [Identity, Turn90, Turn180, Turn270, FlipColumns, FlipRows, Transpose, AntiTranspose]
+    };
 
     /// Applies the symmetry with this number. It has no branches, which is fast if the number changes all the time.
     #[inline(always)]

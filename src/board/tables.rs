@@ -33,7 +33,9 @@ impl RowTables {
     #[inline]
     pub(super) fn slide(&self, board: Board, to_right: bool) -> Board {
         let table = if to_right { &self.right } else { &self.left };
-        map_rows(board, |row| table[row as usize])
+        let [a, b, c, d] = rows(board);
+        let slid = |row: u16| u64::from(table[usize::from(row)]);
+        Board(slid(a) << 48 | slid(b) << 32 | slid(c) << 16 | slid(d))
     }
 
     #[inline]
@@ -80,12 +82,6 @@ fn sum_of_rows(board: Board, table: &[u32; ROWS]) -> u32 {
     let [a, b, c, d] = rows(board);
     let value = |row: u16| table[usize::from(row)];
     value(a) + value(b) + value(c) + value(d)
-}
-
-#[inline(always)]
-fn map_rows(board: Board, f: impl Fn(u16) -> u16) -> Board {
-    let [a, b, c, d] = rows(board);
-    Board(u64::from(f(a)) << 48 | u64::from(f(b)) << 32 | u64::from(f(c)) << 16 | u64::from(f(d)))
 }
 
 /// Slides a row to the left: tiles move to the wall, and equal neighbours merge once. Pairs nearest the wall merge

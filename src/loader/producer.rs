@@ -78,31 +78,6 @@ struct RingState {
     has_failed: bool,
 }
 
-impl Batches {
-    /// Returns the batches of a maker, which begin at `start`.
-    pub(in crate::loader) fn new(
-        maker: BatchMaker,
-        prefetch: usize,
-        position: &Arc<LoaderPosition>,
-        start: Start,
-    ) -> Result<Batches> {
-        let num_steps = maker.num_steps();
-        let ring = Ring::new(num_steps, prefetch as u64, &maker.schema, maker.capacity())?;
-        let thread = match prefetch {
-            0 => None,
-            _ => {
-                let (mut maker, ring) = (maker.clone(), Arc::clone(&ring));
-                let work = move || {
-                    ring.make_all(&mut maker);
-                };
-                Some(std::thread::Builder::new().name("a2store-loader".into()).spawn(work)?)
-            }
-        };
-        let (position, process) = (Arc::clone(position), ProcessId::current());
-        Ok(Batches { maker, ring, thread, taken: 0, num_steps, position, start, process })
-    }
-}
-
 impl Iterator for Batches {
     type Item = Batch;
 
@@ -123,6 +98,27 @@ impl Iterator for Batches {
 }
 
 impl Batches {
+    /// Returns the batches of a maker, which begin at `start`.
+    pub(in crate::loader) fn new(
+        maker: BatchMaker,
+        prefetch: usize,
+        position: &Arc<LoaderPosition>,
+        start: Start,
+    ) -> Result<Batches> {
+        let num_steps = maker.num_steps();
+        let ring = Ring::new(num_steps, prefetch as u64, &maker.schema, maker.capacity())?;
+        let thread = match prefetch {
+            0 => None,
+            _ => {
+                let (mut maker, ring) = (maker.clone(), Arc::clone(&ring));
+                let work = move || ring.make_all(&mut maker);
+                Some(std::thread::Builder::new().name("a2store-loader".into()).spawn(work)?)
+            }
+        };
+        let (position, process) = (Arc::clone(position), ProcessId::current());
+        Ok(Batches { maker, ring, thread, taken: 0, num_steps, position, start, process })
+    }
+
     /// Returns the next batch, or `None` after the last. After an error, the next call returns the same batch.
     ///
     /// # Errors
@@ -315,9 +311,7 @@ impl RingState {
 
     /// Returns the next batch if it is ready.
     fn hand_out(&mut self) -> Option<Batch> {
-        let Some(BatchSlot::Made(batch)) = self.slots.front() else {
-            return None;
-        };
+        let Some(BatchSlot::Made(batch)) = self.slots.front() else { return None };
         let batch = batch.clone();
         self.slots.pop_front();
         self.taken += 1;

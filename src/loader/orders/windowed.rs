@@ -75,9 +75,7 @@ impl WindowedOrder {
             if self.current.as_ref().is_none_or(|(current, ..)| *current != window) {
                 self.enter(window, len, &advise)?;
             }
-            let Some((_, permutation, blocks)) = &self.current else {
-                return Ok(());
-            };
+            let Some((_, permutation, blocks)) = &self.current else { return Ok(()) };
             let from = start - first;
             let now = rest.len().min((len - from) as usize);
             let (part, later) = rest.split_at_mut(now);

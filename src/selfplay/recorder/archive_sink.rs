@@ -79,7 +79,7 @@ impl RunSource for Games {
     }
 
     fn num_bytes(&self, index: usize) -> u64 {
-        self.games.get(index).map_or(0, |game| 64 + 32 * u64::from(game.rows.len()))
+        self.games.get(index).map_or(0, |game| 64 + 32 * u64::from(game.rows.len))
     }
 
     fn facts(&self, index: usize) -> SourceFacts {

@@ -45,7 +45,7 @@ impl FinishedGame {
     /// Converts the game to a run. The engine and `raw_evs` come from `like`, everything else from the game. The score
     /// and the largest tile are those of the final board, or else of the last pushed board.
     pub(crate) fn to_run(&self, like: &RunMeta) -> Result<Run> {
-        let mut run = Run::builder(self.rows.len() as usize);
+        let mut run = Run::builder(self.rows.len as usize);
         for step in self.rows.steps(self.sample_rate) {
             run.push_step(step)?;
         }
@@ -65,7 +65,7 @@ impl FinishedGame {
 impl SessionBuffer {
     /// Adds a game that takes at most `disk` bytes of disk space.
     pub(super) fn push(&mut self, game: FinishedGame, disk: u64) {
-        self.steps += u64::from(game.rows.len());
+        self.steps += u64::from(game.rows.len);
         self.ram += GAME_COST + game.rows.ram();
         self.disk += disk;
         self.since.get_or_insert_with(Instant::now);

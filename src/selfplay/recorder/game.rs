@@ -97,14 +97,12 @@ impl GameRecording {
     /// The recorder's first error, if it has failed.
     #[inline]
     pub fn make_room(&mut self, steps: usize) -> Result<()> {
-        match self.game.rows.missing_blocks(self.num_kept(steps)) {
-            0 => Ok(()),
-            missing => {
-                self.shared.charge(missing as u64 * BLOCK_COST)?;
-                self.game.rows.add_blocks(missing);
-                Ok(())
-            }
+        let missing = self.game.rows.missing_blocks(self.num_kept(steps));
+        if missing > 0 {
+            self.shared.charge(missing as u64 * BLOCK_COST)?;
+            self.game.rows.add_blocks(missing);
         }
+        Ok(())
     }
 
     /// Returns how many of the next `steps` are kept.

@@ -26,18 +26,13 @@ const HAS_EVS: u8 = 8;
 #[derive(Clone, Debug, Default)]
 pub(super) struct GameRows {
     blocks: Vec<Block>,
-    len: u32,
+    pub(super) len: u32,
     with_evs: bool,
 }
 
 impl GameRows {
     pub(super) fn new(with_evs: bool) -> GameRows {
         GameRows { with_evs, ..GameRows::default() }
-    }
-
-    #[inline]
-    pub(super) fn len(&self) -> u32 {
-        self.len
     }
 
     /// Returns the memory of the rows, in bytes.

@@ -121,7 +121,7 @@ impl SharedRecorder {
     /// Adds an ended game to the buffer, and returns its id.
     pub(super) fn end_game(&self, mut game: FinishedGame) -> Result<u64> {
         self.check_process()?;
-        let kept = u64::from(game.rows.len());
+        let kept = u64::from(game.rows.len);
         let disk = self.format.bytes_per_game + kept * self.format.bytes_per_step;
         let mut state = self.lock();
         if let Err(error) = state.check_open().and_then(|()| self.check_disk(&mut state, disk)) {

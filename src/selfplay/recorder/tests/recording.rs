@@ -274,7 +274,7 @@ proptest! {
             let branches = (legal < 16).then_some(Branches { values, legal });
             rows.push(Board(board), Move::from_index(action), branches);
         }
-        prop_assert_eq!((rows.len() as usize, rows.steps(3).count()), (boards.len(), boards.len()));
+        prop_assert_eq!((rows.len as usize, rows.steps(3).count()), (boards.len(), boards.len()));
         for (place, (step, &(board, action, values, legal))) in rows.steps(3).zip(&boards).enumerate() {
             prop_assert_eq!((step.index as usize, step.board.board().0), (3 * place, board));
             prop_assert_eq!(step.chosen, Move::from_index(action));
