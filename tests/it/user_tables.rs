@@ -2,7 +2,9 @@ use crate::support::Games;
 use a2store::query::{QueryOptions, UserTable, no_params};
 use a2store::{CancellationToken, ErrorKind};
 use arrow::array::{Array, DictionaryArray, Int32Array, RecordBatch, UInt64Array};
-use arrow::array::{ArrayRef, Decimal32Array, Decimal64Array, Float16Array, Float32Array, Float64Array, ListArray};
+use arrow::array::{
+    ArrayRef, Decimal32Array, Decimal64Array, Float16Array, Float32Array, Float64Array, ListArray, TimestampSecondArray,
+};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Decimal32Type};
 use half::f16;
@@ -64,6 +66,28 @@ fn nan_is_found_in_files() {
             let text = format!("WITH t AS (SELECT {column} AS v, n FROM x) SELECT n FROM t WHERE {condition}");
             assert_eq!(counts(&games, &batch, &text), [expected; 2], "{column}: {condition}");
         }
+    }
+}
+
+/// The bounds of a cast are not the casts of the bounds if the cast changes the order of values.
+#[test]
+fn casts_find_all_rows_of_files() {
+    let games = Games::new();
+    let minutes = [23 * 60 + 30, 24 * 60 + 30, 36 * 60, 37 * 60];
+    let columns: [(&str, ArrayRef); 2] = [
+        ("t", Arc::new(TimestampSecondArray::from_iter_values(minutes.map(|minute| minute * 60)))),
+        ("i", Arc::new(Int32Array::from_iter_values([-5, 0, 1, 2]))),
+    ];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    for (condition, expected) in [
+        ("CAST(t AS TIME) > '23:15:00'", 1),
+        ("CAST(t AS TIME) = '00:30:00'", 1),
+        ("CAST(t AS DATE) = '1970-01-02'", 3),
+        ("TRY_CAST(i AS BOOLEAN) < true", 1),
+        ("CAST(i AS BOOLEAN) IS NOT DISTINCT FROM false", 1),
+        ("CAST(i AS BIGINT) = 2", 1),
+    ] {
+        assert_eq!(counts(&games, &batch, &format!("SELECT i FROM x WHERE {condition}")), [expected; 2], "{condition}");
     }
 }
 

@@ -12,7 +12,7 @@ use crate::query::options::QueryOptions;
 use crate::query::rewrites::{self, KEEP_VALUES, TYPE_LITERALS, TypeOperands, logical_rules};
 use crate::query::scan::annotation_view::annotations;
 use crate::query::scan::archive_table::ArchiveTable;
-use crate::query::scan::file_table::{FileTable, IGNORE_FLOAT_BOUNDS};
+use crate::query::scan::file_table::{FileTable, IGNORE_WRONG_BOUNDS};
 use crate::query::scan::metadata_cache::{METADATA_BYTES, MetadataCache};
 use crate::query::scan::parquet_scan::ARCHIVE_URL;
 use crate::query::step_join::JOIN_BY_STEPS;
@@ -149,7 +149,7 @@ fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     // Filters are in the scans by now, and rows are not yet distributed over partitions.
     let at = rules.iter().position(|rule| rule.name() == "EnsureRequirements").unwrap_or(rules.len());
     rules.insert(at, Arc::new(JOIN_BY_STEPS));
-    rules.push(Arc::new(IGNORE_FLOAT_BOUNDS));
+    rules.push(Arc::new(IGNORE_WRONG_BOUNDS));
     rules
 }
 

@@ -6,15 +6,18 @@ use crate::query::rewrites::NodeRule;
 use crate::query::scan::metadata_cache::METADATA_BYTES;
 use crate::query::scan::parquet_scan::{ARCHIVE_URL, ParquetScan, immutable_file, scan_of};
 use crate::query::user_tables::ParquetFile;
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::Result as DataFusionResult;
-use datafusion::datasource::physical_plan::{FileScanConfig, FileScanConfigBuilder, FileSource, ParquetSource};
+use datafusion::common::tree_node::TreeNode;
+use datafusion::datasource::physical_plan::{FileScanConfigBuilder, FileSource, ParquetSource};
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::execution::cache::cache_manager::FileMetadataCache;
 use datafusion::execution::cache::default_cache::DefaultCache;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::{CastExpr, TryCastExpr};
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_plan::ExecutionPlan;
 use object_store::path::Path as StorePath;
@@ -40,22 +43,23 @@ impl FileTable {
     }
 }
 
-/// Skips no rows of a user's file by the bounds of floats: they leave out NaN, which is larger than all numbers here
-/// (apache/datafusion#15812). Must run after the last rule that adds filters to scans.
-pub(in crate::query) const IGNORE_FLOAT_BOUNDS: NodeRule = NodeRule {
-    name: "ignore_float_bounds",
+/// Turns off the bounds of values for filters that would lose rows:
+///
+/// - by floats of a user's file, because the bounds leave out NaN, which is larger than all numbers here
+///   (apache/datafusion#15812). Floats of the archive that may be NaN have no bounds.
+/// - with a cast that changes the order of values, such as from a timestamp to the time of day.
+///
+/// Must run after the last rule that adds filters to scans.
+pub(in crate::query) const IGNORE_WRONG_BOUNDS: NodeRule = NodeRule {
+    name: "ignore_wrong_bounds",
     change: |plan, _| {
-        let is_users = |scan: &&FileScanConfig| !scan.object_store_url.as_str().starts_with(ARCHIVE_URL);
-        let Some(scan) = scan_of(plan).filter(is_users) else { return Ok(None) };
+        let Some(scan) = scan_of(plan) else { return Ok(None) };
         let Some(source) = scan.file_source().downcast_ref::<ParquetSource>() else { return Ok(None) };
-        let columns = source.filter().map(|filter| collect_columns(&filter)).unwrap_or_default();
-        let fields = columns.iter().map(|column| scan.file_schema().field_with_name(column.name()).cloned());
-        let filtered = Schema::new(fields.collect::<DataFusionResult<Vec<_>, _>>()?);
-        let is_float = |field: &&Field| match field.data_type() {
-            DataType::Dictionary(_, values) => values.is_floating(),
-            dtype => dtype.is_floating(),
-        };
-        if !filtered.flattened_fields().iter().any(is_float) {
+        let Some(filter) = source.filter() else { return Ok(None) };
+        let is_users = !scan.object_store_url.as_str().starts_with(ARCHIVE_URL);
+        if !(is_users && reads_floats(&filter, scan.file_schema())?)
+            && !filter.exists(|part| reorders(part, scan.file_schema()))?
+        {
             return Ok(None);
         }
         let mut parquet = source.table_parquet_options().clone();
@@ -66,6 +70,33 @@ pub(in crate::query) const IGNORE_FLOAT_BOUNDS: NodeRule = NodeRule {
         )))
     },
 };
+
+fn reads_floats(filter: &Arc<dyn PhysicalExpr>, schema: &Schema) -> DataFusionResult<bool> {
+    let columns = collect_columns(filter);
+    let fields = columns.iter().map(|column| schema.field_with_name(column.name()).cloned());
+    let filtered = Schema::new(fields.collect::<DataFusionResult<Vec<_>, _>>()?);
+    Ok(filtered.flattened_fields().iter().any(|field| plain(field.data_type()).is_floating()))
+}
+
+/// Returns whether an expression is a cast that may change the order of values.
+fn reorders(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> DataFusionResult<bool> {
+    let cast = expr.downcast_ref::<CastExpr>().map(|cast| (cast.expr(), cast.cast_type()));
+    let tried = || expr.downcast_ref::<TryCastExpr>().map(|cast| (cast.expr(), cast.cast_type()));
+    let Some((from, to)) = cast.or_else(tried) else { return Ok(false) };
+    let (from, to) = (from.data_type(schema)?, plain(to));
+    let is_date = |dtype: &DataType| matches!(dtype, DataType::Date32 | DataType::Date64 | DataType::Timestamp(..));
+    let (from, kinds): (_, [fn(&DataType) -> bool; 3]) =
+        (plain(&from), [DataType::is_numeric, DataType::is_string, is_date]);
+    Ok(from != to && !kinds.iter().any(|is_of_kind| is_of_kind(from) && is_of_kind(to)))
+}
+
+/// Returns the type of the values of a dictionary, or the type itself.
+fn plain(dtype: &DataType) -> &DataType {
+    match dtype {
+        DataType::Dictionary(_, values) => values,
+        dtype => dtype,
+    }
+}
 
 #[async_trait]
 impl TableProvider for FileTable {
