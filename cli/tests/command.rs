@@ -7,6 +7,11 @@
 mod support;
 
 use crate::support::write_runs;
+use a2store::board::WideBoard;
+use a2store::format::{RunFormat, encode_run};
+use a2store::run::RunMeta;
+use a2store::{Archive, Board, CancellationToken, IngestOptions, Move, Phases, Run};
+use a2store_explore::{Report, ReportOptions};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -169,4 +174,23 @@ fn a_full_standard_error_stops_no_work() {
     assert_eq!(status(&["convert", "runs", "--format", "npy", "-o", "npy"]), Some(0));
     assert_eq!(status(&["info", "missing.a2"]), Some(2));
     assert!(folder.path().join("npy/steps.npy").exists());
+}
+
+/// The page adds up the rows of the summary.
+#[test]
+fn the_summary_of_a_report_has_every_group() {
+    let folder = tempfile::tempdir().unwrap();
+    let (runs, cancel) = (folder.path().join("runs"), CancellationToken::never());
+    std::fs::create_dir(&runs).unwrap();
+    for engine in 0..1001 {
+        let mut steps = Run::builder(1);
+        steps.push(Board(0x1100_0000_0000_0000), Move::Left, None);
+        let meta = RunMeta { engine: Some(format!("e{engine}")), ..RunMeta::default() };
+        let run = steps.finish(meta, WideBoard::from(Board(0x2100_0000_0000_0000))).unwrap();
+        std::fs::write(runs.join(engine.to_string()), encode_run(&run, RunFormat::A2run2).unwrap()).unwrap();
+    }
+    let mut archive = Archive::create(folder.path().join("games.a2"), Phases::default()).unwrap();
+    archive.ingest([&runs], &IngestOptions::default(), &(), cancel).unwrap();
+    let report = Report::of(&archive, &ReportOptions::default(), &(), cancel).unwrap();
+    assert_eq!(report.tables[0].rows.as_ref().unwrap().num_rows(), 1001);
 }

@@ -82,7 +82,7 @@ impl Report {
     ) -> Result<Report> {
         let tables = options.tables(archive)?;
         let run = |planned: PlannedTable| ReportTable::of(archive, planned, &tables, cancel);
-        let summary = run(plan::table(plan::SUMMARY, []))?;
+        let summary = run(plan::summary())?;
         let rows = summary.rows.clone().map_err(Error::query)?;
         let facts = ReportFacts { has_annotations: !archive.annotations().is_empty(), ..facts(&rows) };
         check_groups(options, &rows)?;

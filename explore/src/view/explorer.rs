@@ -123,7 +123,9 @@ impl<T: DeserializeOwned> FromRequest<Arc<Explorer>> for Body<T> {
     type Rejection = Failure;
 
     async fn from_request(request: Request, explorer: &Arc<Explorer>) -> Result<Body<T>, Failure> {
-        let is_json = |value: &str| value.split(';').next().is_some_and(|kind| kind.trim() == "application/json");
+        let is_json = |value: &str| {
+            value.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+        };
         let kind = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
         if !kind.is_some_and(is_json) {
             let found = kind.unwrap_or("none");

@@ -66,12 +66,10 @@ impl Filter {
         let mut conditions: Vec<String> =
             bounds.into_iter().filter_map(|(bound, number)| Some(format!("{bound} {}", number?))).collect();
         if let Some(engines) = &self.engines {
-            let is_engine = |engine: &Option<String>| match engine {
-                Some(name) => format!("engine = '{}'", name.replace('\'', "''")),
-                None => "engine IS NULL".to_owned(),
-            };
-            let any = engines.iter().map(is_engine).collect::<Vec<_>>().join(" OR ");
-            conditions.push(if any.is_empty() { "false".to_owned() } else { format!("({any})") });
+            let quoted = engines.iter().flatten().map(|name| format!("'{}'", name.replace('\'', "''")));
+            let names = std::iter::once("NULL".to_owned()).chain(quoted).collect::<Vec<_>>().join(", ");
+            let null = if engines.contains(&None) { " OR engine IS NULL" } else { "" };
+            conditions.push(format!("(engine IN ({names}){null})"));
         }
         conditions
     }
@@ -117,4 +115,19 @@ pub(crate) async fn runs(State(explorer): State<Arc<Explorer>>, Body(request): B
         Ok(Json(json!({ "version": archive.version(), "total": total.first(), "seconds": seconds, "rows": rows })))
     })
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn engines_are_a_list_however_many_they_are() {
+        let of = |engines: &[Option<&str>]| {
+            let engines = engines.iter().map(|name| name.map(str::to_owned)).collect();
+            Filter { engines: Some(engines), ..Filter::default() }.conditions().concat()
+        };
+        assert_eq!(of(&[]), "(engine IN (NULL))");
+        assert_eq!(of(&[None, Some("a'b"), Some("c")]), "(engine IN (NULL, 'a''b', 'c') OR engine IS NULL)");
+    }
 }

@@ -30,6 +30,7 @@ const TIME: Duration = Duration::from_secs(3600);
 
 /// A statement or the name of a query, with the values of its parameters.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Request {
     sql: Option<String>,
     name: Option<String>,
