@@ -337,8 +337,8 @@ EXPECTED = {
                 list(board ORDER BY step_index)[1] AS board
             FROM steps WHERE coalesce(engine = $engine::VARCHAR, $engine::VARCHAR IS NULL) GROUP BY run_id),
         paths AS (
-            SELECT player, score, n, [['U', 'D', 'L', 'R'][transform_move(m, canonical_symmetry(board)) + 1]
-                for m in moves[:n]] AS path
+            SELECT player, score, n, list_min([[['U', 'D', 'L', 'R'][transform_move(m, s) + 1] for m in moves[:n]]
+                for s in range(8) if transform(board, s) = canonical(board)]) AS path
             FROM games, (SELECT unnest(range(1, least($first_steps, 5) + 1)) AS n)
             WHERE places[:n] = range(n) AND list_count(moves[:n]) = n),
         counted AS (
