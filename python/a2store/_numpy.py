@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 
 def arrays(stream: Any) -> dict[str, npt.NDArray[Any]]:
@@ -26,6 +27,11 @@ def _array(column: Any) -> npt.NDArray[Any]:
         values = column.fill_null(pa.scalar(0).cast(dtype)).to_numpy()
         masked: npt.NDArray[Any] = np.ma.MaskedArray(values, column.is_null().to_numpy())
         return masked
+    if types.is_list(dtype) and types.is_integer(dtype.value_type) and pc.list_flatten(column).null_count:
+        # pyarrow converts these integers to float64, which cannot represent every board.
+        lists = np.empty(len(column), object)
+        lists[:] = [_array(pa.chunked_array([row.values])) if row.is_valid else None for row in column]
+        return lists
     array: npt.NDArray[Any] = column.to_numpy()
     # A single chunk is a read-only view of Arrow's memory.
     return array if array.flags.writeable else array.copy()

@@ -117,19 +117,21 @@ def test_a_missing_package_is_named(query: a2store.Query, monkeypatch: pytest.Mo
 def test_pandas_keeps_integers_beside_nulls(archive: a2store.Archive, sign: str, bits: int) -> None:
     largest = 2**bits - 1 if sign == "UInt" else 2 ** (bits - 1) - 1
     values = f"(VALUES (arrow_cast('{largest}', '{sign}{bits}'), 1), (NULL, 2)) AS t(x, y) ORDER BY y"
-    frame = archive.sql(f"SELECT x, y, x AS z FROM {values}").to_pandas()
-    assert [str(dtype) for dtype in frame.dtypes] == [f"{sign}{bits}", "int64", f"{sign}{bits}"]
+    frame = archive.sql(f"SELECT x, y, x AS z, {{b: x}} AS s, [x, NULL] AS l FROM {values}").to_pandas()
+    assert [str(dtype) for dtype in frame.dtypes[:3]] == [f"{sign}{bits}", "int64", f"{sign}{bits}"]
     # A row of a frame has one type, so the values are taken by column.
-    assert [frame[name].iloc[0] for name in frame] == [largest, 1, largest]
-    assert frame.iloc[1].isna().tolist() == [True, False, True]
+    assert [frame[name].iloc[0] for name in "xyzs"] == [largest, 1, largest, {"b": largest}]
+    assert frame["l"].iloc[0].tolist() == [largest, None]
+    assert frame.iloc[1].isna().tolist() == [True, False, True, False, False]
 
 
 def test_numpy_lists_and_nulls(archive: a2store.Archive) -> None:
     found = archive.sql(
-        "SELECT exps(board) AS cells, nullif(run_id, 1) AS id, nullif(run_id = 1, true) AS flag FROM runs "
-        "JOIN (SELECT run_id, board FROM steps WHERE step_index = 3) USING (run_id) ORDER BY run_id"
+        "SELECT exps(board) AS cells, board, [board, NULL] AS l, nullif(run_id, 1) AS id, nullif(run_id = 1, true) "
+        "AS flag FROM runs JOIN (SELECT run_id, board FROM steps WHERE step_index = 3) USING (run_id) ORDER BY run_id"
     ).to_numpy()
     assert found["cells"].shape == (60, 16)
+    assert [row.tolist() for row in found["l"]] == [[board, None] for board in found["board"].tolist()]
     ids, flags = found["id"], found["flag"]
     assert isinstance(ids, np.ma.MaskedArray)
     assert ids.tolist() == [0, None, *range(2, 60)]
