@@ -229,7 +229,8 @@ impl PyGame {
     /// - ``board``: the board before the move: a packed board, an int in ``0..2**64``, or its sixteen exponents.
     /// - ``move``: 0 to 3 in the order UDLR; ``None`` = unknown.
     /// - ``ev_values``: the values of the four moves in the order UDLR; ``None`` or four NaNs = no values. The recorder
-    ///   ignores values of illegal moves. An archive keeps the values; a session does not.
+    ///   ignores values of illegal moves. An archive keeps the values; a session does not. If a value is outside 0..1,
+    ///   the run's column ``raw_evs`` is true.
     ///
     /// Raises ``ValueError`` for an invalid board or move, and for a missing move if the recorder keeps moves. Raises
     /// ``RecorderLimitError`` if running games alone use all memory.

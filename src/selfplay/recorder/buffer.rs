@@ -42,11 +42,14 @@ pub(super) struct SessionBuffer {
 }
 
 impl FinishedGame {
-    /// Converts the game to a run. The engine and `raw_evs` come from `like`, everything else from the game. The score
-    /// and the largest tile are those of the final board, or else of the last pushed board.
+    /// Converts the game to a run. The engine comes from `like`, everything else from the game. The values are raw if one
+    /// is outside 0..=1. The score and the largest tile are those of the final board, or else of the last pushed board.
     pub(crate) fn to_run(&self, like: &RunMeta) -> Result<Run> {
         let mut run = Run::builder(self.rows.len as usize);
+        let mut raw_evs = like.raw_evs;
         for step in self.rows.steps(self.sample_rate) {
+            let is_raw = |value: &f32| !(0.0..=1.0).contains(value);
+            raw_evs |= step.branches.is_some_and(|branches| branches.values.iter().any(is_raw));
             run.push_step(step)?;
         }
         let last = self.final_board.or(self.last).unwrap_or_default();
@@ -56,6 +59,7 @@ impl FinishedGame {
             max_score: last.score(),
             highest_tile: last.highest_tile(),
             seed: self.seed,
+            raw_evs,
             ..like.clone()
         };
         run.finish(meta, self.final_board.map(WideBoard::from))

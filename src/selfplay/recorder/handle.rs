@@ -61,9 +61,9 @@ impl Recorder {
     pub fn create(folder: impl AsRef<Path>, options: RecorderOptions) -> Result<Recorder> {
         options.check()?;
         let folder = std::path::absolute(&folder).map_err(|source| Error::io(&folder, source))?;
-        if is_archive(&folder) {
-            let found = format!("{}, an archive", folder.display());
-            return Err(Error::argument("path", "a folder of sessions, or an open archive", found));
+        if let Some(archive) = folder.ancestors().find(|folder| is_archive(folder)) {
+            let found = format!("a folder of the archive {}", archive.display());
+            return Err(Error::argument("target", "a folder of sessions, or an open archive", found));
         }
         let sink = SessionSink::create(&folder, &options)?;
         Recorder::with_sink(options, Box::new(sink))

@@ -1,6 +1,7 @@
 use super::*;
 use crate::archive::{Archive, Phases};
 use crate::run::Branches;
+use crate::system::cancellation::CancellationToken;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -289,6 +290,25 @@ fn an_archive_is_no_folder_of_sessions() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("games.a2");
     Archive::create(&path, Phases::default()).unwrap();
-    let error = Recorder::create(&path, RecorderOptions::new("v1")).unwrap_err();
-    assert!(error.to_string().contains("expected a folder of sessions, or an open archive"), "{error}");
+    for folder in [path.clone(), path.join("_versions"), path.join("new/folder")] {
+        let error = Recorder::create(folder, RecorderOptions::new("v1")).unwrap_err();
+        assert!(error.to_string().contains("expected a folder of sessions, or an open archive"), "{error}");
+    }
+}
+
+#[test]
+fn values_beyond_one_are_raw() {
+    let root = tempfile::tempdir().unwrap();
+    let mut archive = Archive::create(root.path().join("games.a2"), Phases::default()).unwrap();
+    let recorder = Recorder::into_archive(&archive, RecorderOptions::new("v1")).unwrap();
+    for values in [[0.0, 0.25, 1.0, 0.0], [0.0, 5000.0, 5399.8, 0.0], [0.0, -0.5, 0.5, 0.0]] {
+        let mut game = recorder.begin(None).unwrap();
+        let branches = Branches { values, legal: 0b0110 };
+        game.push(Board(0x1100_0000_0000_0000), Some(Move::Left), Some(branches)).unwrap();
+        game.end(None).unwrap();
+    }
+    recorder.close().unwrap();
+    archive.refresh().unwrap();
+    let is_raw = |id| archive.run(id, CancellationToken::never()).unwrap().run.meta().raw_evs;
+    assert_eq!([0, 1, 2].map(is_raw), [false, true, true]);
 }
