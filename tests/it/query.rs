@@ -296,3 +296,20 @@ fn rows_in_files_keep_nulls_and_name_types_that_do_not_fit() {
     let error = written("SELECT INTERVAL '1 day' AS d", RowFormat::Parquet).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Query { .. }), "{error}");
 }
+
+/// A server can then respond with the error.
+#[test]
+fn a_format_that_does_not_fit_writes_nothing() {
+    let (games, never) = (Games::new(), CancellationToken::never());
+    for (text, format) in [
+        ("SELECT [1] AS l", RowFormat::Csv),
+        ("SELECT INTERVAL '1 day' AS d", RowFormat::Parquet),
+        ("SELECT CAST(concat('x', run_id) AS INT) AS i FROM runs", RowFormat::Csv),
+        ("SELECT CAST(concat('x', run_id) AS INT) AS i FROM runs", RowFormat::Parquet),
+        ("SELECT CAST(concat('x', run_id) AS INT) AS i FROM runs", RowFormat::ArrowStream),
+    ] {
+        let (query, mut bytes) = (games.archive.sql(text, no_params()).unwrap(), Vec::new());
+        query.stream(never).unwrap().write_to(format, &mut bytes, never).unwrap_err();
+        assert!(bytes.is_empty(), "{text}: {format:?}");
+    }
+}

@@ -53,13 +53,20 @@ impl QueryStream {
     /// # Errors
     /// Those of the query, and [`ErrorKind::Io`](crate::ErrorKind::Io) without a path for those of `out`.
     pub fn write_to(self, format: RowFormat, out: impl Write + Send, cancel: &CancellationToken) -> Result<u64> {
-        let mut out = FirstError { inner: out, error: None };
+        let mut out = FirstError { inner: BufWriter::new(out), error: None };
         let written = self.write_all(format, &mut out, cancel);
-        out.error.map_or(written, |error| Err(error.into()))
+        if written.is_ok() {
+            let flushed = out.inner.flush();
+            let _ = out.keep(flushed);
+        }
+        let FirstError { inner, error } = out;
+        // After an error, the buffer is dropped unwritten, so that a caller can write the error instead.
+        let _ = inner.into_parts();
+        error.map_or(written, |error| Err(error.into()))
     }
 
-    fn write_all(mut self, format: RowFormat, out: impl Write + Send, cancel: &CancellationToken) -> Result<u64> {
-        let (mut out, schema) = (BufWriter::new(out), self.schema());
+    fn write_all(mut self, format: RowFormat, mut out: impl Write + Send, cancel: &CancellationToken) -> Result<u64> {
+        let schema = self.schema();
         let num_rows = match format {
             RowFormat::Csv => {
                 let mut writer = arrow::csv::Writer::new(&mut out);
@@ -95,7 +102,6 @@ impl QueryStream {
                 self.write_with(writer, None, cancel)?
             }
         };
-        out.flush().map_err(|error| of_arrow(error.into()))?;
         Ok(num_rows)
     }
 
@@ -141,13 +147,14 @@ fn of_parquet(error: ParquetError) -> Error {
     of_arrow(ArrowError::from_external_error(error.into()))
 }
 
-/// A writer that keeps its first error. The writers of some formats turn errors into text.
-struct FirstError<W> {
-    inner: W,
+/// A writer that keeps its first error, and is flushed at the end only. The writers of some formats turn errors into
+/// text, and flush when they are dropped.
+struct FirstError<W: Write> {
+    inner: BufWriter<W>,
     error: Option<io::Error>,
 }
 
-impl<W> FirstError<W> {
+impl<W: Write> FirstError<W> {
     fn keep<T>(&mut self, outcome: io::Result<T>) -> io::Result<T> {
         outcome.inspect_err(|error| {
             let copy = || error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error);
@@ -165,7 +172,6 @@ impl<W: Write> Write for FirstError<W> {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        let outcome = self.inner.flush();
-        self.keep(outcome)
+        Ok(())
     }
 }
