@@ -1,14 +1,14 @@
 //! The verification of the manifests: each by itself, and each against the version before.
 
 use crate::archive::manifest::data_file::DataFile;
-use crate::archive::manifest::tags::{TAGS_FOLDER, tags};
+use crate::archive::manifest::tags::{TAGS_FOLDER, path_of, tags};
 use crate::archive::manifest::versions::{Versions, manifest_path};
 use crate::archive::manifest::{Manifest, Operation, rows};
 use crate::archive::problem::Problem;
 use crate::archive::storage::Storage;
 use crate::archive::table_name::TableName;
 use crate::error::{ErrorKind, Result};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
 /// The result of checking the manifests.
@@ -28,21 +28,21 @@ impl VersionsCheck {
     pub(in crate::archive) fn run(storage: &Storage) -> Result<VersionsCheck> {
         let versions = Versions::new(storage);
         let mut check = VersionsCheck::default();
-        let tagged: BTreeSet<u64> = match tags(storage) {
-            Ok(tags) => tags.into_values().collect(),
+        let tags = match tags(storage) {
+            Ok(tags) => tags,
             Err(error) if matches!(error.kind(), ErrorKind::Damaged { .. }) => {
                 let path = error.path().and_then(|path| path.strip_prefix(storage.root()).ok());
                 let path = path.unwrap_or(Path::new(TAGS_FOLDER)).to_string_lossy();
                 check.problems.push(Problem::of_error(&path, &error));
-                BTreeSet::new()
+                BTreeMap::new()
             }
             Err(error) => return Err(error),
         };
         let numbers = versions.list()?;
-        for version in tagged.iter().filter(|version| !numbers.contains(version)) {
-            let found = format!("version {version}, without a file");
-            check.problems.push(Problem::new(TAGS_FOLDER, "tag", "a tag of a version of the archive", found));
+        for (name, version) in tags.iter().filter(|(_, version)| !numbers.contains(version)) {
+            check.problems.push(Problem::new(&path_of(name), "version", "an existing version", version));
         }
+        let tagged: HashSet<u64> = tags.into_values().collect();
         // The next version, which is read first; `None` if it is damaged.
         let mut later: Option<(u64, Option<Manifest>)> = None;
         versions.each(&numbers, |version, manifest| {

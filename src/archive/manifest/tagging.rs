@@ -81,6 +81,12 @@ impl Archive {
     pub fn untag(&self, name: &str) -> Result<()> {
         let names = names(&self.storage)?;
         names.get(name).ok_or_else(|| unknown("name", &names, name))?;
+        let versions = Versions::new(&self.storage);
+        match versions.newest() {
+            Ok(newest) => versions.check_archive(&newest, &self.manifest)?,
+            Err(error) if matches!(error.kind(), ErrorKind::Damaged { .. }) => {}
+            Err(error) => return Err(error),
+        }
         self.storage.remove(&path_of(name))?;
         // Otherwise a power failure could bring the tag back after its version has expired.
         self.storage.sync(TAGS_FOLDER)

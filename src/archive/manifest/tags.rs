@@ -71,7 +71,7 @@ struct Tag {
 }
 
 /// Returns the path of a tag's file.
-pub(super) fn path_of(name: &str) -> String {
+pub(in crate::archive) fn path_of(name: &str) -> String {
     format!("{TAGS_FOLDER}/{name}.json")
 }
 
