@@ -286,7 +286,7 @@ impl Error {
         self
     }
 
-    /// Adds the path, as [`with_path`](Error::with_path) does, if there is one.
+    /// Adds the path, if it is known.
     pub(crate) fn with_path_of(self, path: Option<&Path>) -> Self {
         match path {
             Some(path) => self.with_path(path),

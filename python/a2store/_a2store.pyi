@@ -559,7 +559,8 @@ class Game:
         - ``board``: the board before the move: a packed board, an int in ``0..2**64``, or its sixteen exponents.
         - ``move``: 0 to 3 in the order UDLR; ``None`` = unknown.
         - ``ev_values``: the values of the four moves in the order UDLR; ``None`` or four NaNs = no values. The recorder
-          ignores values of illegal moves. An archive keeps the values; a session does not.
+          ignores values of illegal moves. An archive keeps the values; a session does not. If a value is outside 0..1,
+          the run's column ``raw_evs`` is true.
 
         Raises ``ValueError`` for an invalid board or move, and for a missing move if the recorder keeps moves. Raises
         ``RecorderLimitError`` if running games alone use all memory.
@@ -1373,7 +1374,7 @@ class Archive:
         - ``compress``: for ``"a2pack"``: the compression of runs: ``"none"``, ``"zstd"`` or ``"lz4"``.
         - ``align``: for ``"a2pack"``: the alignment of runs in bytes, 1 to 1,048,576; ``None`` = 4,096.
         - ``shard_rows``: for ``"npy"``, ``"session"`` and ``"macroxue"``: rows per file, at least 1; ``None`` = one
-          file. Other formats reject it.
+          file.
         - ``moves``: for ``"session"``: whether the rows have moves. ``False`` is for an existing Rust reader of
           sessions, which rejects moves. ``None`` = with moves if the first run has all of its moves.
         - ``on_error``: the effect of a run that the format cannot hold. ``"raise"`` raises ``ValueError``. ``"skip"``
@@ -1381,8 +1382,9 @@ class Archive:
         - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
         - ``progress``: ``False`` hides the progress, a function receives it; ``a2store`` describes the default.
 
-        Before writing anything, raises ``QueryError``, and ``ValueError`` for a query without ``run_id`` or for a run
-        that the format cannot store. Raises ``FileExistsError``, ``DamagedError``, and ``KeyboardInterrupt`` on Ctrl-C.
+        Raises ``QueryError``, and ``ValueError`` for a query without ``run_id``, for a run that the format cannot store,
+        or for an option of another format. Raises ``FileExistsError``, ``DamagedError``, and ``KeyboardInterrupt`` on
+        Ctrl-C. After each of these errors, no file of the call remains.
 
         >>> sql = "SELECT run_id FROM runs WHERE max_score >= 50000"
         >>> archive.export_runs(sql, "best.a2pack", format="a2pack")

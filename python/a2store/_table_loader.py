@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from multiprocessing.context import get_spawning_popen
 from typing import Any, Literal
-from weakref import WeakSet
+from weakref import ref
 
 import torch
 from torch.utils.data import get_worker_info
@@ -27,8 +27,8 @@ _OTHERS_OF_A_TABLE: dict[str, Any] = {
     "window": None,
 }
 
-# The loaders of this process.
-_LOADERS: WeakSet[TableLoader] = WeakSet()
+# The loaders of this process. Unlike a WeakSet, a set can be copied while another thread adds a loader.
+_LOADERS: set[ref[TableLoader]] = set()
 
 
 class TableLoader:
@@ -112,14 +112,15 @@ class TableLoader:
         # the position at which the epoch begins.
         self._announced: torch.Tensor
         self._heard = 0
-        # The process whose workers share this memory. Any other copy gets its own memory.
+        # The process whose workers share this memory. A copy in another process gets its own memory, unless it is in a
+        # worker.
         self._owner: int | None = None
         # In a worker: the number of its iterations, whether a state was loaded for the next one, and the values that
         # `_note_in_worker` writes.
         self._rounds = 0
         self._is_loaded = False
         self._note: list[int] | None = None
-        _LOADERS.add(self)
+        _LOADERS.add(ref(self, _LOADERS.discard))
         self._announce()
 
     @property
@@ -192,7 +193,7 @@ class TableLoader:
         epoch = integer("epoch", epoch, 0, 2**63 - 1)
         self._own()
         if self._announced[2]:
-            # Workers have begun at the position of a loaded state, so it no longer counts.
+            # Workers have begun at the position of a loaded state, so ignore the position.
             self._position.load(epoch, 0)
         self._position.set_epoch(epoch)
         self._announce()
@@ -221,7 +222,7 @@ class TableLoader:
     def __getstate__(self) -> dict[str, Any]:
         self._own()
         state = {**self.__dict__, "_loader": None, "_position": (self._position.epoch, self._position.start)}
-        # Only a process that is being started can share memory: it may be a worker.
+        # Share the memory only with a process that is being started, because it may be a worker.
         return state if get_spawning_popen() else {**state, "_announced": None, "_owner": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -230,7 +231,7 @@ class TableLoader:
         self._position = self._position_at(*state["_position"])
         if self._owner is None:
             self._announce()
-        _LOADERS.add(self)
+        _LOADERS.add(ref(self, _LOADERS.discard))
 
     @property
     def _on_cuda(self) -> bool:
@@ -299,7 +300,7 @@ class TableLoader:
         if count and not self._is_loaded:
             begin_at(self._position, epoch + count, 0)
         self._is_loaded = False
-        # A loaded state or the parent's own iterations may have changed the epoch from which the iterations count.
+        # Store the first epoch of the count. A loaded state, or an iteration in the parent, may have changed it.
         self._note = [self._position.epoch - count, heard, count * 2**31 + name]
 
     def _note_in_worker(self) -> None:
@@ -316,8 +317,9 @@ def begin_at(position: _Position, epoch: int, row: int) -> None:
 
 
 def _own_loaders() -> None:
-    for loader in list(_LOADERS):
-        loader._own()
+    for reference in list(_LOADERS):
+        if loader := reference():
+            loader._own()
 
 
 # The new process may be a worker, which shares the memory of this process.

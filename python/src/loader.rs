@@ -10,7 +10,7 @@ use a2store::system::process::lock;
 use a2store::table::ElementType;
 use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
+use pyo3::types::{PyDict, PyFloat, PyString};
 use std::sync::Mutex;
 
 /// A loader that serves a table's rows in batches, one epoch per iteration.
@@ -233,13 +233,14 @@ fn quota((stratum, share): (Bound<'_, PyAny>, Bound<'_, PyAny>)) -> PyResult<(St
         "null".to_owned()
     } else if let Ok(value) = stratum.extract::<bool>() {
         value.to_string()
-    } else if stratum.is_instance_of::<PyString>() || stratum.extract::<i128>().is_ok() {
+    } else if stratum.is_instance_of::<PyString>() || stratum.is_instance_of::<PyFloat>() {
         stratum.str()?.extract()?
     } else {
-        // The text of a narrow NumPy float has fewer digits than its value.
-        stratum
-            .extract::<f64>()
-            .map_or_else(|_| Ok(stratum.str()?.extract()?), |value| PyResult::Ok(value.to_string()))?
+        // The text of a NumPy float of 16 or 32 bits is rounded.
+        let number = stratum.extract::<i128>().map(|value| value.to_string());
+        number
+            .or_else(|_| stratum.extract::<f64>().map(|value| value.to_string()))
+            .or_else(|_| stratum.str()?.extract())?
     };
     match share.extract() {
         Ok(share) => Ok((name, share)),

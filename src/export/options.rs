@@ -6,7 +6,7 @@ use crate::format::{Compression, Rejected};
 use derive_setters::Setters;
 use std::path::{Path, PathBuf};
 
-/// Options of an export. An option of another format is an error.
+/// Options of an export. An export rejects options that its format does not have.
 ///
 /// Set fields with the `with_*` methods: `ExportOptions::new(ExportFormat::Npy).with_workers(4)`.
 #[derive(Clone, Debug, Default, Setters)]
@@ -52,7 +52,7 @@ impl ExportOptions {
         let (pack, lines) = (&[ExportFormat::A2pack][..], &[ExportFormat::Jsonl][..]);
         let options = [
             ("align", self.align.is_some(), pack),
-            ("compression", self.compression != Compression::None, pack),
+            ("compress", self.compression != Compression::None, pack),
             (
                 "shard_rows",
                 self.shard_rows.is_some(),

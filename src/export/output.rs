@@ -241,7 +241,7 @@ fn run_files(folder: &Path, format: Option<RunFormat>, num_runs: Option<usize>) 
     Output { path, encode, sink: Box::new(sink) }
 }
 
-/// The run files of an export, which the encoder writes. After an error they are removed.
+/// The run files of an export, which the encoder writes. Dropping it before the end removes the files.
 struct RunFiles {
     folder: PathBuf,
     written: Arc<Mutex<Vec<PathBuf>>>,
@@ -263,8 +263,8 @@ impl Drop for RunFiles {
     fn drop(&mut self) {
         for path in lock(&self.written).drain(..) {
             std::fs::remove_file(&path).ok();
-            // Only an empty folder can be removed.
-            path.parent().map(std::fs::remove_dir);
+            // Only an empty folder can be removed. The folder of the export may be the user's.
+            path.parent().filter(|folder| *folder != self.folder).map(std::fs::remove_dir);
         }
     }
 }

@@ -28,7 +28,7 @@ pub(in crate::format) fn rebuild(
     steps.finish(meta, None)
 }
 
-/// Checks that a run has all its steps, for a format without step indices.
+/// Checks that a run has all its steps.
 pub(in crate::format) fn check_whole(run: &Run) -> Result<()> {
     match run.step_indices() {
         None => Ok(()),

@@ -29,7 +29,7 @@ fn options_of_other_formats_are_rejected() {
     let a2t1 = || ExportOptions::new(ExportFormat::A2t1);
     for (options, expected) in [
         (a2t1().with_align(8_u32), "a2pack with align"),
-        (a2t1().with_compression(Compression::Zstd), "a2pack with compression"),
+        (a2t1().with_compression(Compression::Zstd), "a2pack with compress"),
         (a2t1().with_shard_rows(8_u64), "npy or session or macroxue with shard_rows"),
         (a2t1().with_moves(true), "session with moves"),
         (a2t1().with_by_step(true), "jsonl with by_step"),

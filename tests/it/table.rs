@@ -287,6 +287,9 @@ fn rows_without_run_ids_have_no_known_scores() {
     let error = select("SELECT board FROM steps").unwrap_err();
     assert!(error.to_string().contains("expected a table with the scores and engines of its runs"), "{error}");
     assert!(select("SELECT board, run_id FROM steps").unwrap().num_rows() > 0);
+    let inside = games.archive.path().join("steps/table.npy");
+    let error = table(&games.archive, "SELECT board FROM steps").save(&inside, &(), CancellationToken::never());
+    assert!(error.unwrap_err().to_string().contains("outside of the archive"));
 }
 
 #[test]

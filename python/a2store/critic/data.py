@@ -62,8 +62,8 @@ class CriticData:
     - ``embeddings``: the folder of the embeddings; ``None`` = the session's folder.
     - ``highest_tile``: the highest tile of each run, by its id, instead of the source's own values.
     - ``max_steps_per_run``: the maximum number of steps per run, because steps of one run are similar. The run is
-      divided into this many equal ranges, and ``seed`` selects one step of each. The steps are copied. All rows stay in
-      memory too, because ``split`` needs the games of their runs. ``None`` = all.
+      divided into this many equal ranges, and ``seed`` selects one step of each. The steps are copied. The whole
+      table stays in memory, because ``split`` needs each run's game. ``None`` = all.
     - ``seed``: the seed of the order, the symmetries and the selected steps.
     - ``shuffle``, ``epoch``, ``drop_last``, ``rank``, ``world_size``, ``symmetries``, ``window``, ``prefetch``,
       ``pin_memory``, ``device``: as in ``a2store.torch.StepLoader``. Embeddings describe the original boards, so they

@@ -43,7 +43,7 @@ def load_critic(path: str | os.PathLike[str]) -> Critic:
     >>> from a2store.critic import Config, fit, load_critic
     >>> from a2store.critic.config import Data, Model, Optim, Run
     >>> config = Config(
-    ...     data=Data(source="session", thresholds=(1024, 2048), max_steps_per_run=8, batch_size=64),
+    ...     data=Data(source="session", thresholds=(1024, 2048), max_steps_per_run=8, val=0.2, batch_size=64),
     ...     model=Model(encoder="one-hot"),
     ...     optim=Optim(epochs=1),
     ...     run=Run(out="critic", device="cpu"),

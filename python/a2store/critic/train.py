@@ -66,7 +66,7 @@ class TrainReport:
     >>> from a2store.critic import Config, fit
     >>> from a2store.critic.config import Data, Model, Optim, Run
     >>> config = Config(
-    ...     data=Data(source="session", thresholds=(1024, 2048), max_steps_per_run=8, batch_size=64),
+    ...     data=Data(source="session", thresholds=(1024, 2048), max_steps_per_run=8, val=0.2, batch_size=64),
     ...     model=Model(encoder="one-hot"),
     ...     optim=Optim(epochs=1),
     ...     run=Run(out="critic", device="cpu"),
@@ -102,7 +102,7 @@ def fit(config: Config, *, resume: bool = False, stop_after: int | None = None, 
     >>> from a2store.critic import Config, fit
     >>> from a2store.critic.config import Data, Model, Optim, Run
     >>> config = Config(
-    ...     data=Data(source="session", thresholds=(1024, 2048), max_steps_per_run=8, batch_size=64),
+    ...     data=Data(source="session", thresholds=(1024, 2048), max_steps_per_run=8, val=0.2, batch_size=64),
     ...     model=Model(encoder="one-hot"),
     ...     optim=Optim(epochs=1),
     ...     run=Run(out="critic", device="cpu"),

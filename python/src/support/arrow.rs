@@ -5,6 +5,7 @@ use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchReader, StructArray}
 use arrow::compute::{CastOptions, can_cast_types, cast_with_options};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use arrow::util::display::FormatOptions;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 use pyo3_arrow::PyField;
@@ -166,11 +167,12 @@ fn array_capsules<'py>(
     requested_schema: Option<Bound<'py, PyCapsule>>,
 ) -> PyArrowResult<Bound<'py, PyTuple>> {
     let field = field_to_export(field, requested_schema)?;
-    let array = cast_with_options(array, field.data_type(), &CHECKED)?;
+    let array = cast_with_options(array, field.data_type(), &CHECKED);
+    let array = array.map_err(|error| PyValueError::new_err(error.to_string()))?;
     to_array_pycapsules(py, field, &array, None)
 }
 
-/// A value that does not fit the requested type is an error. By default, Arrow's cast makes it null.
+/// A value out of the range of the requested type is an error. By default, Arrow's cast makes it null.
 const CHECKED: CastOptions<'_> =
     CastOptions { safe: false, format_options: FormatOptions::new().with_display_error(true) };
 

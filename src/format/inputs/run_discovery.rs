@@ -164,9 +164,11 @@ impl RunDiscovery<'_> {
 
     /// Skips a file of unknown content.
     fn ignore(&mut self, path: PathBuf) {
-        // The rows of a log are known by its meta file, whatever their first bytes are.
-        let is_log = || matches!(first_content(&meta_of(&path)), Content::Container(ContainerKind::LogMeta));
-        if is_companion(&path) || is_log() {
+        // The meta file identifies the rows of a log, so their first bytes may be anything.
+        let name = path.to_string_lossy();
+        let is_log = (name.ends_with(".jsonl") || name.ends_with(".jsonl.gz"))
+            && matches!(first_content(&meta_of(&path)), Content::Container(ContainerKind::LogMeta));
+        if is_companion(&path) || is_log {
             return;
         }
         if self.is_strict && !is_named_as_unfinished(&path) {

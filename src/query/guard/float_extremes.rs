@@ -15,7 +15,7 @@ use datafusion_functions_aggregate_common::aggregate::groups_accumulator::prim_o
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// `min` or `max`. Floats in groups are compared in their total order, as without groups.
+/// `min` or `max`. Compares floats in groups by their total order, as DataFusion does without groups.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(in crate::query) struct Extreme(pub(in crate::query) Arc<AggregateUDF>);
 

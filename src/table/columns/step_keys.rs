@@ -71,11 +71,9 @@ impl StepKeys {
             let found = NpyField::shown(&header.fields);
             return Err(header_error("fields of a key", "integers run_id and step_idx or step_index", found, &path));
         };
-        let of_boards = find(&["exps", "board"]);
-        let exps = of_boards.filter(|field| (&*field.name, &*field.dtype, field.values) == ("exps", "|u1", 16));
-        let packed = of_boards.filter(|field| *field.name == *"board").and_then(integers);
-        let packed = packed.filter(|(dtype, _)| dtype.width() == 8);
-        if of_boards.is_some() && exps.is_none() && packed.is_none() {
+        let exps = find(&["exps"]).filter(|field| (&*field.dtype, field.values) == ("|u1", 16));
+        let packed = find(&["board"]).and_then(integers).filter(|(dtype, _)| dtype.width() == 8);
+        if find(&["exps", "board"]).is_some() && exps.is_none() && packed.is_none() {
             let found = NpyField::shown(&header.fields);
             return Err(header_error("board of a key", "exps of |u1 (16,), or board of <u8 or <i8", found, &path));
         }

@@ -36,8 +36,7 @@ pub(in crate::table) struct ColumnPointers<'a, T> {
     step_index: *mut u16,
     chosen: *mut u8,
     ev_legal_mask: *mut u8,
-    /// The number of rows that each column has at least room for.
-    pub(in crate::table) num_rows: usize,
+    num_rows: usize,
     /// Borrows the columns.
     columns: PhantomData<&'a mut [u8]>,
 }
@@ -62,6 +61,11 @@ impl<'a, T: Token> ColumnPointers<'a, T> {
             }
         }
         out
+    }
+
+    /// Returns the number of rows that each column has at least room for.
+    pub(in crate::table) fn num_rows(&self) -> usize {
+        self.num_rows
     }
 
     /// Returns whether all step columns of a batch are present. The mask as a number is not one of them.

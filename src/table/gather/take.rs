@@ -257,7 +257,7 @@ fn gather_blocks<T: Token, const TURN: bool, const ALL: bool>(part: GatherPart<'
 /// has checked.
 #[inline(always)]
 fn gather_steps<T: Token>(steps: &[Step], indices: &[u64], out: &ColumnPointers<'_, T>) {
-    assert!(out.has_all() && out.num_rows >= indices.len(), "columns for every value");
+    assert!(out.has_all() && out.num_rows() >= indices.len(), "columns for every value");
     let prefetch = |index: u64| prefetch_line(steps.as_ptr().wrapping_add(index as usize).cast());
     indices.iter().take(AHEAD).for_each(|&index| prefetch(index));
     #[allow(unsafe_code)]

@@ -51,7 +51,11 @@ impl Fingerprint {
     }
 
     fn of_parts(parts: &[&[u8]]) -> Fingerprint {
-        Fingerprint(blake3::hash(&parts.concat()).to_hex()[..32].to_owned())
+        let mut hasher = blake3::Hasher::new();
+        parts.iter().for_each(|part| {
+            hasher.update(part);
+        });
+        Fingerprint(hasher.finalize().to_hex()[..32].to_owned())
     }
 }
 

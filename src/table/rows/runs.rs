@@ -27,6 +27,8 @@ pub(in crate::table) struct Runs {
     pub(in crate::table) phases: Option<Phases>,
     pub(in crate::table) origin: Origin,
     source: RunsSource,
+    /// Whether the rows have run ids. If not, the scores, games and engines of the rows are unknown.
+    has_run_ids: bool,
     facts: OnceLock<Arc<TableRunFacts>>,
 }
 
@@ -52,11 +54,10 @@ pub(in crate::table) struct TableRunFacts {
 }
 
 impl Runs {
-    /// Returns the runs of a query's rows. If the rows have no `run_id`, the runs of the rows are unknown.
     pub(in crate::table) fn of_archive(archive: &Archive, query: String, has_run_ids: bool) -> Runs {
-        let source = if has_run_ids { RunsSource::Archive(archive.clone()) } else { RunsSource::Nowhere };
+        let source = RunsSource::Archive(archive.clone());
         let origin = Origin { archive: archive.id().to_owned(), version: archive.version(), query };
-        Runs { phases: Some(archive.phases()), origin, source, facts: OnceLock::new() }
+        Runs { phases: Some(archive.phases()), origin, source, has_run_ids, facts: OnceLock::new() }
     }
 
     /// Returns runs that are already known.
@@ -67,7 +68,7 @@ impl Runs {
     /// Returns the runs of a file's footer.
     pub(in crate::table) fn of_bytes(phases: Option<Phases>, origin: Origin, bytes: Vec<u8>, path: &Path) -> Runs {
         let source = if bytes.is_empty() { RunsSource::Nowhere } else { RunsSource::Bytes(bytes, path.into()) };
-        Runs { phases, origin, source, facts: OnceLock::new() }
+        Runs { phases, origin, source, has_run_ids: true, facts: OnceLock::new() }
     }
 
     /// Returns whether a path is in the archive of the runs.
@@ -85,6 +86,7 @@ impl Runs {
         }
         let facts = match &self.source {
             RunsSource::Nowhere => return Ok(None),
+            RunsSource::Archive(_) if !self.has_run_ids => return Ok(None),
             RunsSource::Archive(archive) => TableRunFacts::read(archive)?,
             RunsSource::Bytes(bytes, path) => TableRunFacts::from_bytes(bytes).ok_or_else(|| ErrorKind::Damaged {
                 path: path.clone(),

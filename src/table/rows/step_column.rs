@@ -24,12 +24,25 @@ pub(in crate::table) enum StepColumn {
 
 impl StepColumn {
     /// The columns of a batch, in order.
-    pub(in crate::table) const BATCH: [StepColumn; 7] =
-        [Self::Tokens, Self::Move, Self::EvValues, Self::EvLegal, Self::RunId, Self::StepIndex, Self::Board];
+    pub(in crate::table) const BATCH: [StepColumn; 7] = [
+        StepColumn::Tokens,
+        StepColumn::Move,
+        StepColumn::EvValues,
+        StepColumn::EvLegal,
+        StepColumn::RunId,
+        StepColumn::StepIndex,
+        StepColumn::Board,
+    ];
 
     /// The columns of a whole table: the fields of a [`Step`](crate::Step), in their order.
-    pub(in crate::table) const TABLE: [StepColumn; 6] =
-        [Self::Board, Self::EvValues, Self::RunId, Self::StepIndex, Self::Move, Self::EvLegalMask];
+    pub(in crate::table) const TABLE: [StepColumn; 6] = [
+        StepColumn::Board,
+        StepColumn::EvValues,
+        StepColumn::RunId,
+        StepColumn::StepIndex,
+        StepColumn::Move,
+        StepColumn::EvLegalMask,
+    ];
 
     /// Returns the column's name, the type of its values, and the number of values per row.
     pub(in crate::table) fn shape(self, tokens: ElementType) -> (&'static str, ElementType, usize) {
