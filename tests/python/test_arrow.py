@@ -72,9 +72,9 @@ def test_a_query_can_be_read_repeatedly(query: a2store.Query, steps: dict[str, A
     assert frame["engine"].cast(pl.String).to_list() == steps["engine"][expected_rows].tolist()
     assert frame["ev_up"].null_count() == np.isnan(steps["ev_up"][expected_rows]).sum()
     for _ in range(2):
-        found = duckdb.sql("SELECT run_id, step_index, board, phase FROM query ORDER BY run_id, step_index")
+        found = duckdb.execute("SELECT run_id, step_index, board, phase FROM query ORDER BY 1, 2").fetchall()
         columns = [steps[name][expected_rows].tolist() for name in ("run_id", "step_index", "board", "phase")]
-        assert found.fetchall() == list(zip(*columns, strict=True))
+        assert found == list(zip(*columns, strict=True))
     assert pa.table(query) == first
 
 
