@@ -317,8 +317,8 @@ def convert(
     - ``by_step``, ``compact``, ``compress``, ``align``, ``shard_rows``, ``moves``, ``workers``, ``progress``: as in
       ``Archive.export_runs``.
 
-    Raises ``DecodeError`` or ``OSError`` for the first run that cannot be read, ``ValueError`` for a run that the
-    format cannot hold, ``FileExistsError`` for a file that already exists, and ``KeyboardInterrupt`` on Ctrl-C. The
+    Raises ``DecodeError`` or ``OSError`` for the first run that cannot be read, ``ValueError`` for an option of another
+    format or for a run that the format cannot hold, ``FileExistsError`` for a file that already exists, and ``KeyboardInterrupt`` on Ctrl-C. The
     call writes files of several runs atomically. Issues warnings as ``Archive.ingest`` and ``Archive.export_runs`` do.
 
     >>> a2store.convert(["runs"], "all.dat", format="packdat")
@@ -1384,7 +1384,7 @@ class Archive:
 
         Raises ``QueryError``, and ``ValueError`` for a query without ``run_id``, for a run that the format cannot store,
         or for an option of another format. Raises ``FileExistsError``, ``DamagedError``, and ``KeyboardInterrupt`` on
-        Ctrl-C. After each of these errors, no file of the call remains.
+        Ctrl-C. After an error before the last file is written, no file of the call remains.
 
         >>> sql = "SELECT run_id FROM runs WHERE max_score >= 50000"
         >>> archive.export_runs(sql, "best.a2pack", format="a2pack")
