@@ -56,10 +56,10 @@ pub(in crate::query) const IGNORE_WRONG_BOUNDS: NodeRule = NodeRule {
         let Some(scan) = scan_of(plan) else { return Ok(None) };
         let Some(source) = scan.file_source().downcast_ref::<ParquetSource>() else { return Ok(None) };
         let Some(filter) = source.filter() else { return Ok(None) };
+        let schema = scan.file_schema();
         let is_users = !scan.object_store_url.as_str().starts_with(ARCHIVE_URL);
-        if !(is_users && reads_floats(&filter, scan.file_schema())?)
-            && !filter.exists(|part| reorders(part, scan.file_schema()))?
-        {
+        let loses_rows = is_users && reads_floats(&filter, schema)? || filter.exists(|part| reorders(part, schema))?;
+        if !loses_rows {
             return Ok(None);
         }
         let mut parquet = source.table_parquet_options().clone();
@@ -83,11 +83,11 @@ fn reorders(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> DataFusionResult<b
     let cast = expr.downcast_ref::<CastExpr>().map(|cast| (cast.expr(), cast.cast_type()));
     let tried = || expr.downcast_ref::<TryCastExpr>().map(|cast| (cast.expr(), cast.cast_type()));
     let Some((from, to)) = cast.or_else(tried) else { return Ok(false) };
-    let (from, to) = (from.data_type(schema)?, plain(to));
+    let from = from.data_type(schema)?;
+    let (from, to) = (plain(&from), plain(to));
+    let are = |is_of_kind: fn(&DataType) -> bool| is_of_kind(from) && is_of_kind(to);
     let is_date = |dtype: &DataType| matches!(dtype, DataType::Date32 | DataType::Date64 | DataType::Timestamp(..));
-    let (from, kinds): (_, [fn(&DataType) -> bool; 3]) =
-        (plain(&from), [DataType::is_numeric, DataType::is_string, is_date]);
-    Ok(from != to && !kinds.iter().any(|is_of_kind| is_of_kind(from) && is_of_kind(to)))
+    Ok(from != to && !are(DataType::is_numeric) && !are(DataType::is_string) && !are(is_date))
 }
 
 /// Returns the type of the values of a dictionary, or the type itself.
