@@ -278,8 +278,9 @@ pub(crate) fn restore<'py>(
 ///   ``Archive.export_runs``.
 ///
 /// Raises ``DecodeError`` or ``OSError`` for the first run that cannot be read, ``ValueError`` for an option of another
-/// format or for a run that the format cannot hold, ``FileExistsError`` for a file that already exists, and ``KeyboardInterrupt`` on Ctrl-C. The
-/// call writes files of several runs atomically. Issues warnings as ``Archive.ingest`` and ``Archive.export_runs`` do.
+/// format or for a run that the format cannot hold, ``FileExistsError`` for a file that already exists, and
+/// ``KeyboardInterrupt`` on Ctrl-C. The call writes files of several runs atomically. Issues warnings as
+/// ``Archive.ingest`` and ``Archive.export_runs`` do.
 ///
 /// >>> a2store.convert(["runs"], "all.dat", format="packdat")
 /// ExportReport(path=PosixPath('all.dat'), runs=20, num_steps=29320)
@@ -1046,9 +1047,9 @@ impl PyArchive {
     /// - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
     /// - ``progress``: ``False`` hides the progress, a function receives it; ``a2store`` describes the default.
     ///
-    /// Raises ``QueryError``, and ``ValueError`` for a query without ``run_id``, for a run that the format cannot store,
-    /// or for an option of another format. Raises ``FileExistsError``, ``DamagedError``, and ``KeyboardInterrupt`` on
-    /// Ctrl-C. After an error before the last file is written, no file of the call remains.
+    /// Raises ``QueryError``, and ``ValueError`` for a query without ``run_id``, for a run that the format cannot
+    /// store, or for an option of another format. Raises ``FileExistsError``, ``DamagedError``, and
+    /// ``KeyboardInterrupt`` on Ctrl-C. After an error before the last file is written, no file of the call remains.
     ///
     /// >>> sql = "SELECT run_id FROM runs WHERE max_score >= 50000"
     /// >>> archive.export_runs(sql, "best.a2pack", format="a2pack")
