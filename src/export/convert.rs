@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// The error of the first file or run that cannot be read or written, unless [`ExportOptions::skip_errors`] is set, and
 /// the errors of [`Query::export_runs`](crate::Query::export_runs). A file of many runs appears completely or not at
-/// all.
+/// all. After an error, the run files of the call are removed.
 ///
 /// # Examples
 /// ```

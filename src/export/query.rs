@@ -28,10 +28,10 @@ impl Query {
     /// `progress` gets one warning about the parts of runs that the format loses.
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if the query has no column `run_id`, or if a run does
-    /// not fit the format and [`ExportOptions::skip_errors`] is not set. [`ErrorKind::Io`](crate::ErrorKind::Io), for
-    /// example if a file already exists.
-    /// [`ErrorKind::Damaged`](crate::ErrorKind::Damaged) if the archive is damaged.
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if the query has no column `run_id`, if the format does not
+    /// have an option, or if a run does not fit the format and [`ExportOptions::skip_errors`] is not set.
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io), for example if a file already exists.
+    /// [`ErrorKind::Damaged`](crate::ErrorKind::Damaged) for a damaged archive. After an error, no new run file remains.
     ///
     /// # Examples
     /// ```no_run

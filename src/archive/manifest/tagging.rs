@@ -28,7 +28,8 @@ impl Archive {
     ///
     /// # Errors
     /// [`ErrorKind::Argument`] for such a name, or if another version has it. [`ErrorKind::VersionNotFound`] if the
-    /// version has expired. [`ErrorKind::Conflict`] if it expired during this call; the tag stays. [`ErrorKind::Io`].
+    /// version has expired. [`ErrorKind::Conflict`] if it expired during this call; the tag stays.
+    /// [`ErrorKind::Damaged`] if another archive has taken the place of this one. [`ErrorKind::Io`].
     pub fn tag(&self, name: &str, version: Option<u64>) -> Result<()> {
         let (storage, version) = (&self.storage, version.unwrap_or(self.version()));
         check_name(name)?;
@@ -77,7 +78,7 @@ impl Archive {
     /// Removes a tag, also if its file is damaged. The version itself stays until it expires.
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`] if there is no such tag. [`ErrorKind::Io`].
+    /// [`ErrorKind::Argument`] if there is no such tag. [`ErrorKind::Damaged`] as in [`tag`](Archive::tag). [`ErrorKind::Io`].
     pub fn untag(&self, name: &str) -> Result<()> {
         let names = names(&self.storage)?;
         names.get(name).ok_or_else(|| unknown("name", &names, name))?;
