@@ -35,7 +35,7 @@ pub(super) fn table<const N: usize>(query: &'static str, parameters: [(&'static 
     PlannedTable { query, parameters: parameters.into(), note: None }
 }
 
-/// The query for the facts that the other queries depend on.
+/// Returns the query for the facts that the other queries depend on, with a row for every group.
 pub(super) fn summary() -> PlannedTable {
     table("archive_summary", [("limit", (1_i64 << 32).into())])
 }
