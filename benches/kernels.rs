@@ -1,10 +1,11 @@
-//! Benchmarks of the kernels on the path of training (permutation, gather, an epoch) and of boards.
+//! Benchmarks of the kernels on the path of training (materialize, permutation, gather, an epoch) and of boards.
 //!
 //! Each kernel's answer is checked before it is timed. The table is larger than the caches: `A2STORE_BENCH_STEPS` rows,
 //! 20 million by default.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+use a2store::archive::TableName;
 use a2store::format::{RunFormat, decode_run, encode_run, read_run};
 use a2store::loader::Permutation;
 use a2store::query::no_params;
@@ -15,7 +16,12 @@ use a2store::{
     StepTable, simulate,
 };
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use std::fs::File;
 use std::hint::black_box;
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 const BATCH: usize = 4096;
 
@@ -84,6 +90,58 @@ fn permutations(criterion: &mut Criterion) {
         assert!(out.iter().enumerate().all(|(i, &x)| permutation.get(500 + i as u64) == Some(x)));
         group.bench_function(format!("fill of 0..{n}"), |b| b.iter(|| permutation.fill(black_box(500), &mut out)));
     }
+    group.finish();
+}
+
+/// A query into a table, and its floor: the same pages, decompressed by the same number of threads and not decoded.
+fn materialize(criterion: &mut Criterion) {
+    let (folder, cancel) = (tempfile::tempdir().unwrap(), CancellationToken::new());
+    simulate(folder.path().join("runs"), &SimulateOptions::default().with_runs(4000).with_seed(1), &(), &cancel)
+        .unwrap();
+    let mut archive = Archive::create(folder.path().join("games.a2"), Default::default()).unwrap();
+    archive.ingest([folder.path().join("runs")], &IngestOptions::default(), &(), &cancel).unwrap();
+    let mut group = criterion.benchmark_group(format!("materialize {} rows", archive.num_steps()));
+    group.sample_size(20);
+    group.throughput(Throughput::Elements(archive.num_steps()));
+    let columns = ["run_id", "step_index", "board", "move", "ev_up", "ev_down", "ev_left", "ev_right", "ev_legal"];
+    let open = |path| SerializedFileReader::new(File::open(path).unwrap()).unwrap();
+    let num_groups = |path: &PathBuf| (path.clone(), open(path).num_row_groups());
+    let files: Vec<(PathBuf, usize)> = archive.files(TableName::Steps).iter().map(num_groups).collect();
+    let groups: Vec<(&PathBuf, usize)> =
+        files.iter().flat_map(|(path, count)| (0..*count).map(move |number| (path, number))).collect();
+    let decompress = || {
+        let (next, num_values) = (AtomicUsize::new(0), AtomicU64::new(0));
+        let work = || {
+            while let Some(&(path, number)) = groups.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let reader = open(path);
+                let row_group = reader.get_row_group(number).unwrap();
+                for (column, descriptor) in
+                    reader.metadata().file_metadata().schema_descr().columns().iter().enumerate()
+                {
+                    if columns.contains(&descriptor.name()) {
+                        for page in row_group.get_column_page_reader(column).unwrap() {
+                            let page = page.unwrap();
+                            if page.is_data_page() {
+                                num_values.fetch_add(page.num_values().into(), Ordering::Relaxed);
+                            }
+                        }
+                    }
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..std::thread::available_parallelism().map_or(1, NonZero::get) {
+                scope.spawn(work);
+            }
+        });
+        num_values.into_inner()
+    };
+    assert_eq!(decompress(), columns.len() as u64 * archive.num_steps());
+    group.bench_function("only decompress the pages", |b| b.iter(decompress));
+    let query = archive.sql("SELECT * FROM steps", no_params()).unwrap();
+    let table = || query.materialize(&MaterializeOptions::default(), &(), &cancel).unwrap();
+    assert_eq!(table().num_rows(), archive.num_steps());
+    group.bench_function("materialize", |b| b.iter_with_large_drop(table));
     group.finish();
 }
 
@@ -173,5 +231,5 @@ fn selfplay(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, boards, formats, permutations, gather, selfplay);
+criterion_group!(benches, boards, formats, permutations, materialize, gather, selfplay);
 criterion_main!(benches);

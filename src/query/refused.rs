@@ -70,7 +70,7 @@ refusals! {
          subquery one aggregate without GROUP BY and HAVING, and compare outer columns with =";
     LATERAL: "a LATERAL subquery that refers to the outer query", Some(25_519),
         "compute it for all rows in FROM, and join with them";
-    CORRELATED_KEY: "a scalar subquery in GROUP BY, in ORDER BY or before IN (SELECT …) that refers to the outer query", None,
+    CORRELATED_KEY: "a scalar subquery with outer columns in GROUP BY, ORDER BY, an aggregate, or before IN (SELECT …)", None,
         "compute it as a column of a subquery in FROM";
     TWO_LEVELS: "a subquery that refers to a query two or more levels out", Some(15_558),
         "join that table in the enclosing query";
@@ -371,13 +371,7 @@ fn check_part(part: &Expr, node: &LogicalPlan) -> DataFusionResult<()> {
         return Ok(());
     }
     refuse_if(matches!(part, Expr::InSubquery(_)), &CORRELATED_IN)?;
-    let mut is_key = matches!(node, LogicalPlan::Sort(_));
-    if let LogicalPlan::Aggregate(aggregate) = node {
-        for key in &aggregate.group_expr {
-            is_key |= key.exists(|inner| Ok(inner == part))?;
-        }
-    }
-    refuse_if(is_key, &CORRELATED_KEY)?;
+    refuse_if(matches!(node, LogicalPlan::Sort(_) | LogicalPlan::Aggregate(_)), &CORRELATED_KEY)?;
     let is_near = |column: &Column| node.inputs().iter().any(|input| input.schema().has_column(column));
     let is_far = |outer: &Expr| matches!(outer, Expr::OuterReferenceColumn(_, column) if !is_near(column));
     refuse_if(subquery.outer_ref_columns.iter().any(is_far), &TWO_LEVELS)?;

@@ -49,7 +49,7 @@ REFUSALS = {
         "SELECT r.run_id, d.n FROM runs AS r JOIN (SELECT run_id, count(*) AS n FROM v GROUP BY run_id) AS d "
         "ON r.run_id = d.run_id",
     ),
-    "a scalar subquery in GROUP BY, in ORDER BY or before IN (SELECT …) that refers to the outer query": (
+    "a scalar subquery with outer columns in GROUP BY, ORDER BY, an aggregate, or before IN (SELECT …)": (
         "SELECT run_id FROM runs AS r WHERE (SELECT count(*) FROM v WHERE v.run_id = r.run_id) IN "
         "(SELECT run_id FROM u)",
         "SELECT run_id FROM (SELECT run_id, (SELECT count(*) FROM v WHERE v.run_id = r.run_id) AS k FROM runs AS r) "

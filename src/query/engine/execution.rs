@@ -7,7 +7,7 @@
 
 use crate::error::Result;
 use crate::query::engine::errors::query_error;
-use crate::query::rewrites::group_by_numbers;
+use crate::query::rewrites::{group_by_numbers, sort_lists};
 use crate::query::scan::parquet_scan::{PartitionPerRowGroup, num_rows, scan_of};
 use crate::query::tasks::Division;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -92,7 +92,8 @@ pub(in crate::query) async fn plan(
         whole = (skip == 0 && fetch.is_none()).then_some(input);
     }
     let rows = Rows::Merged { is_sorted: is_sorted(plan) };
-    let plan = whole.map_or_else(|| optimized(&state, plan), Ok).and_then(group_by_numbers).map_err(query_error)?;
+    let plan = whole.map_or_else(|| optimized(&state, plan), Ok);
+    let plan = plan.and_then(sort_lists).and_then(group_by_numbers).map_err(query_error)?;
     let plan = state.query_planner().create_physical_plan(&plan, &state).await.map_err(query_error)?;
     Ok(Execution { plan, context: state.task_ctx(), rows })
 }

@@ -11,8 +11,9 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::{DFParserBuilder, Statement as Parsed};
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CastKind, DataType, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArgumentClause, FunctionArguments, Ident, ObjectName, OrderByExpr, OrderByOptions, Query, Select, SetExpr,
-    Statement, TableAlias, TableFactor, UnaryOperator, Value, Visit, VisitMut, Visitor, VisitorMut,
+    FunctionArgumentClause, FunctionArguments, Ident, ObjectName, OrderByExpr, OrderByOptions, Query, Select,
+    SelectFlavor, SelectItem, SetExpr, Statement, TableAlias, TableFactor, UnaryOperator, Value, Visit, VisitMut,
+    Visitor, VisitorMut, WildcardAdditionalOptions,
 };
 use datafusion::sql::sqlparser::dialect::dialect_from_str;
 use std::collections::HashMap;
@@ -98,8 +99,8 @@ fn query_of(parsed: &mut Parsed) -> Result<&mut Statement> {
     Err(Error::refused(what, why))
 }
 
-/// Rewrites of a statement: the unary minus, functions of other engines that DataFusion lacks, functions that return
-/// unsigned counts, and names of derived tables.
+/// Rewrites of a statement: FROM without SELECT, the unary minus, functions of other engines that DataFusion lacks,
+/// functions that return unsigned counts, and names of derived tables.
 #[derive(Default)]
 struct Rewrites {
     /// Whether each of the enclosing queries has an ORDER BY.
@@ -120,6 +121,15 @@ impl VisitorMut for Rewrites {
 
     fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Box<Error>> {
         self.sorted.pop();
+        ControlFlow::Continue(())
+    }
+
+    /// Adds the `SELECT *` that `FROM runs` stands for. DataFusion takes it for a SELECT without columns.
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Box<Error>> {
+        if select.flavor == SelectFlavor::FromFirstNoSelect {
+            select.flavor = SelectFlavor::Standard;
+            select.projection = vec![SelectItem::Wildcard(WildcardAdditionalOptions::default())];
+        }
         ControlFlow::Continue(())
     }
 

@@ -1,6 +1,6 @@
 //! The list of refused statements and the rewrites, each beside DataFusion without them, over the same tables.
 
-use super::{REFUSED, check_types};
+use super::{CORRELATED_KEY, REFUSED, check_types};
 use crate::Phases;
 use crate::error::{Error, ErrorKind, Result};
 use crate::query::engine::errors::query_error;
@@ -218,4 +218,20 @@ fn the_documentation_lists_each_entry() {
         let line = format!("| {} | {} |", refusal.what, refusal.instead);
         assert!(documentation.contains(&line), "docs/sql.md has no line {line}");
     }
+}
+
+#[test]
+fn aggregates_of_correlated_subqueries_are_refused() {
+    let inner = "(SELECT max(o.num_steps) FROM runs AS o WHERE o.run_id = r.run_id)";
+    with_engines(|plain, ours| async move {
+        for text in [
+            format!("SELECT sum({inner}) FROM runs AS r"),
+            format!("SELECT sum({inner}) FROM runs AS r GROUP BY run_id"),
+            format!("SELECT count(*) FILTER (WHERE {inner} > 1) FROM runs AS r"),
+        ] {
+            let refused = rows_of(&ours, &text, true).await.unwrap_err();
+            assert!(refused.to_string().contains(CORRELATED_KEY.what), "{refused}");
+            assert!(rows_of(&plain, &text, false).await.is_err(), "DataFusion answers it: do not refuse it: {text}");
+        }
+    });
 }
