@@ -104,7 +104,7 @@ fn materialize(criterion: &mut Criterion) {
     group.sample_size(20);
     group.throughput(Throughput::Elements(archive.num_steps()));
     let columns = ["run_id", "step_index", "board", "move", "ev_up", "ev_down", "ev_left", "ev_right", "ev_legal"];
-    let open = |path| SerializedFileReader::new(File::open(path).unwrap()).unwrap();
+    let open = |path: &PathBuf| SerializedFileReader::new(File::open(path).unwrap()).unwrap();
     let num_groups = |path: &PathBuf| (path.clone(), open(path).num_row_groups());
     let files: Vec<(PathBuf, usize)> = archive.files(TableName::Steps).iter().map(num_groups).collect();
     let groups: Vec<(&PathBuf, usize)> =

@@ -169,7 +169,7 @@ impl<'a> RowWriter<'a> {
         let (mut chosen_buffer, mut legal_buffer) = ([0; CHUNK], [0; CHUNK]);
         let (mut run_id_buffer, mut step_index_buffer) = ([0; CHUNK], [0; CHUNK]);
         let mut value_buffers = [[0.0; CHUNK]; 4];
-        let stride = self.layout.stride();
+        let (stride, mut steps) = (self.layout.stride(), [Step::default(); CHUNK]);
         let chunks = rows.chunks_mut(stride * CHUNK).zip(boards.chunks(CHUNK)).enumerate();
         for (chunk, (rows, boards)) in chunks {
             let at = chunk * CHUNK..chunk * CHUNK + boards.len();
@@ -187,40 +187,43 @@ impl<'a> RowWriter<'a> {
             ];
             let valid = [valid[0][chunk], valid[1][chunk], valid[2][chunk], valid[3][chunk]];
             let any = valid[0] | valid[1] | valid[2] | valid[3];
-            // All slices get the same length, so that the compiler can remove bounds checks.
-            let len = boards.len();
-            let (chosen, legal, run_ids, step_indices) =
-                (&chosen[..len], &legal[..len], &run_ids[..len], &step_indices[..len]);
-            let values = [&values[0][..len], &values[1][..len], &values[2][..len], &values[3][..len]];
-            for row in 0..len {
-                let board = boards[row];
-                let has_evs = any >> row & 1 == 1;
-                let none = if has_evs { 0.0 } else { f32::NAN };
-                let value = |branch: usize| if valid[branch] >> row & 1 == 1 { values[branch][row] } else { none };
-                let mut ev_values = [value(0), value(1), value(2), value(3)];
-                let chosen = chosen[row];
-                if self.chosen_ev == ChosenEv::One
-                    && has_evs
-                    && let Some(value) = ev_values.get_mut(usize::from(chosen))
-                {
-                    *value = 1.0;
+            // One loop a column keeps the loops short, and the steps stay in the cache.
+            let steps = &mut steps[..boards.len()];
+            steps.iter_mut().zip(boards).for_each(|(step, &board)| step.board = Board(board));
+            steps.iter_mut().zip(run_ids).for_each(|(step, &run_id)| step.run_id = run_id);
+            let indices = step_indices.iter().map(|&index| index.min(MAX_STEP_INDEX) as u16);
+            steps.iter_mut().zip(indices).for_each(|(step, index)| step.step_index = index);
+            steps.iter_mut().zip(chosen).for_each(|(step, &chosen)| step.chosen = chosen);
+            steps.iter_mut().zip(legal).for_each(|(step, &legal)| step.ev_legal = legal);
+            for (branch, (values, valid)) in values.into_iter().zip(valid).enumerate() {
+                for (row, (step, &value)) in steps.iter_mut().zip(values).enumerate() {
+                    let none = if any >> row & 1 == 1 { 0.0 } else { f32::NAN };
+                    step.ev_values[branch] = if valid >> row & 1 == 1 { value } else { none };
                 }
-                let board = Board(board);
-                let mask = masks.as_ref().map_or(0, |masks| masks[chunk * CHUNK + row]);
-                // Two tiles of 32,768 merge only where a mask can hold the result.
-                let rules = || match self.mask {
-                    None => board.legal_moves(),
-                    Some(_) => WideBoard::of_parts(board, mask).legal_moves(),
-                };
-                let step = Step {
-                    board,
-                    ev_values,
-                    run_id: run_ids[row],
-                    step_index: step_indices[row].min(MAX_STEP_INDEX) as u16,
-                    chosen,
-                    ev_legal: if legal[row] == u8::MAX { rules() } else { legal[row] },
-                };
-                rows[row * stride..][..STEP_SIZE].copy_from_slice(bytemuck::bytes_of(&step));
+            }
+            if self.chosen_ev == ChosenEv::One {
+                for (row, step) in steps.iter_mut().enumerate() {
+                    if any >> row & 1 == 1
+                        && let Some(value) = step.ev_values.get_mut(usize::from(step.chosen))
+                    {
+                        *value = 1.0;
+                    }
+                }
+            }
+            for (row, step) in steps.iter_mut().enumerate() {
+                if step.ev_legal == u8::MAX {
+                    let mask = masks.as_ref().map_or(0, |masks| masks[chunk * CHUNK + row]);
+                    // Two tiles of 32,768 merge only where a mask can hold the result.
+                    step.ev_legal = match self.mask {
+                        None => step.board.legal_moves(),
+                        Some(_) => WideBoard::of_parts(step.board, mask).legal_moves(),
+                    };
+                }
+            }
+            for (bytes, step) in rows.chunks_exact_mut(stride).zip(steps) {
+                if let Some(bytes) = bytes.first_chunk_mut::<STEP_SIZE>() {
+                    *bytes = bytemuck::cast(*step);
+                }
             }
         }
         let mut categories = self.categories.iter();
