@@ -16,7 +16,7 @@
 //! | `opaque.rs` | the plan node that hides something of its input from the optimizer |
 //! | `values.rs` | values that the simplifier would change, and divisions by zero |
 //! | `integer_types.rs` | literals beside uint64, 0 and 1 beside booleans, and the minus of unsigned integers |
-//! | `sort_lists.rs` | `array_agg` with ORDER BY as lists that are sorted later |
+//! | `sort_lists.rs` | `array_agg` and `string_agg` with ORDER BY as lists that are sorted later |
 //! | `group_by_numbers.rs` | GROUP BY on one number instead of several columns |
 //! | `packed_keys.rs`, `text_numbers.rs` | its encodings: small keys packed into 64 bits, texts as numbers |
 //! | `columns.rs` | input columns of a node; analyzer rules that keep the names of columns |
