@@ -11,25 +11,7 @@ use clap::Args;
 use serde_json::json;
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::time::Instant;
-
-/// A Python script that times `np.take` of as many random rows, 32 bytes each, and prints the median in microseconds.
-const NUMPY: &str = "
-import sys, time
-import numpy as np
-rows, batch = int(sys.argv[1]), int(sys.argv[2])
-table = np.zeros((rows, 32), np.uint8)
-table[:, 0] = 1
-rng = np.random.default_rng(0)
-times = []
-for _ in range(200):
-    indices = rng.integers(0, rows, batch)
-    start = time.perf_counter()
-    np.take(table, indices, axis=0)
-    times.append(time.perf_counter() - start)
-print(sorted(times)[100] * 1e6)
-";
 
 #[derive(Args, Debug)]
 pub(crate) struct BenchArgs {
@@ -74,15 +56,10 @@ pub(crate) fn bench(args: &BenchArgs, quiet: bool) -> Result<u8> {
     let loader_secs = start.elapsed().as_secs_f64();
 
     let (num_rows, num_bytes) = (table.num_rows(), table.num_bytes());
-    drop(loader);
-    drop(table);
-    let numpy_us = numpy(num_rows, indices.len());
-
     if args.json {
         let report = json!({
             "num_rows": num_rows, "num_bytes": num_bytes, "batch_size": indices.len(),
-            "materialize_secs": materialize_secs, "gather_us": gather_us, "numpy_take_us": numpy_us,
-            "loader_rows": served, "loader_secs": loader_secs,
+            "materialize_secs": materialize_secs, "gather_us": gather_us, "loader_rows": served, "loader_secs": loader_secs,
         });
         return print_json(&report, []);
     }
@@ -91,19 +68,6 @@ pub(crate) fn bench(args: &BenchArgs, quiet: bool) -> Result<u8> {
     writeln!(out, "rows          {}, {}", count(num_rows), megabytes(num_bytes))?;
     writeln!(out, "materialize   {:.2} s: {} rows/s", materialize_secs, rate(num_rows, materialize_secs))?;
     writeln!(out, "gather        {gather_us:.0} µs for {n} random rows, all columns (median)")?;
-    match numpy_us {
-        Some(us) => writeln!(out, "np.take       {us:.0} µs for {n} random rows as bytes (median)")?,
-        None => writeln!(out, "np.take       not measured: python3 with NumPy not found")?,
-    }
     writeln!(out, "loader        {:.2} s per epoch, shuffled: {} rows/s", loader_secs, rate(served, loader_secs))?;
     Ok(0)
-}
-
-fn numpy(num_rows: u64, batch_size: usize) -> Option<f64> {
-    let output = Command::new("python3")
-        .args(["-c", NUMPY, &num_rows.to_string(), &batch_size.to_string()])
-        .stderr(Stdio::null())
-        .output()
-        .ok()?;
-    String::from_utf8(output.stdout).ok()?.trim().parse().ok()
 }

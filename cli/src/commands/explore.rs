@@ -101,13 +101,10 @@ pub(crate) fn view(args: &ViewArgs, quiet: bool) -> Result<u8> {
 
 /// Opens an address in the user's browser. Returns false if there is no browser.
 fn open_browser(url: &str) -> bool {
-    let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
     // A terminal browser would take over this terminal.
-    let has_display = cfg!(target_os = "macos")
-        || ["DISPLAY", "WAYLAND_DISPLAY"]
-            .iter()
-            .any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()));
-    let mut command = Command::new(program);
+    let is_set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let has_display = ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(is_set);
+    let mut command = Command::new("xdg-open");
     command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     has_display && command.spawn().is_ok()
 }
