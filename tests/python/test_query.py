@@ -65,10 +65,10 @@ def test_parameters(archive: a2store.Archive, steps: dict[str, Array], text: str
     assert_steps(found, steps, filtered(steps), ["run_id", "step_index", "board"])
 
 
-def test_times_as_parameters(archive: a2store.Archive) -> None:
-    times = [np.datetime64("2024-05-06", "ns"), np.datetime64("NaT", "ns"), pytest.importorskip("pandas").NaT]
-    found = archive.sql("SELECT $1 = '2024-05-06'::TIMESTAMP AS a, $2 AS b, $3 AS c, $1 AS d", times).to_arrow()
-    assert ([column[0].as_py() for column in found][:3], found[3].type) == ([True, None, None], pa.timestamp("ns"))
+def test_times_and_nulls_as_parameters(archive: a2store.Archive) -> None:
+    values = [*np.array(["2024-05-06", "NaT"], "M8[ns]"), pytest.importorskip("pandas").NaT, np.ma.masked]
+    found = archive.sql("SELECT $1 = '2024-05-06'::TIMESTAMP, $2 AS a, $3 AS b, $4 AS c, $1", values).to_arrow()
+    assert ([column[0].as_py() for column in found][:4], found[4].type) == ([True, *[None] * 3], pa.timestamp("ns"))
 
 
 def test_a_parameter_may_be_a_board_with_its_top_bit_set(archive: a2store.Archive, steps: dict[str, Array]) -> None:

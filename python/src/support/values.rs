@@ -70,6 +70,10 @@ pub(crate) fn scalar(argument: &str, value: &Bound<'_, PyAny>) -> PyResult<Scala
     }
     // NumPy's scalars are not instances of Python's types, but `item` converts them.
     if value.hasattr("item")? && value.hasattr("dtype")? {
+        // `item` of `numpy.ma.masked` is 0.0.
+        if value.hasattr("mask")? && value.getattr("mask")?.is_truthy()? {
+            return Ok(ScalarValue::Null);
+        }
         let own = value.call_method0("item")?;
         // For times that Python lacks, such as nanoseconds, `item` returns an int.
         let dtype = value.getattr("dtype")?.str()?.to_string();
