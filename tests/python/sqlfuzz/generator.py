@@ -437,13 +437,13 @@ class Generator:
 
     def aggregate(self, scope: Scope) -> Node:
         condition = self.boolean(scope, 1) if self.chance(0.2) else NONE
-        name = self.rng.choice(["count", "count", "sum", "sum", "min", "max", "avg", "bool_and", "bool_or"])
+        name = self.rng.choice([*("count", "sum") * 2, "min", "max", "avg", "bool_and", "bool_or", "string_agg"])
         if name.startswith("bool"):
             return make("agg", self.boolean(scope, 1), condition, value=(name, False))
         if name == "count" and self.chance(0.4):
             return make("agg", NONE, condition, value=("count", False))
         argument = self.number(scope, 2)
-        if name in ("min", "max", "count") and self.chance(0.25):
+        if name == "string_agg" or (name in ("min", "max", "count") and self.chance(0.25)):
             argument = self.string(scope, 1)
         if name in ("sum", "avg"):
             argument = self.summable(argument)

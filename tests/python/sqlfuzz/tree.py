@@ -68,7 +68,7 @@ def _branches(args: tuple[Node, ...]) -> tuple[Node, ...]:
 def _aggregate(name: str, argument: Type) -> Type:
     if name in ("count", "row_number", "rank", "dense_rank"):
         return I64
-    if name in ("min", "max", "first_value", "last_value", "nth_value"):
+    if name in ("min", "max", "first_value", "last_value", "nth_value", "string_agg"):
         return argument
     if name in ("bool_and", "bool_or"):
         return BOOL
@@ -333,11 +333,11 @@ class _Text:
 
     def _call(self, name: str, distinct: bool, argument: Node) -> str:
         inside = "*" if argument.op == "none" else self.of(argument)
-        return f"{name}({'DISTINCT ' if distinct else ''}{inside})"
+        order = f", '|' ORDER BY length({inside}) DESC, {inside}" if name == "string_agg" else ""
+        return f"{name}({'DISTINCT ' if distinct else ''}{inside}{order})"
 
     def _agg(self, node: Node) -> str:
-        name, distinct = node.value
-        argument, condition = node.args
+        (name, distinct), (argument, condition) = node.value, node.args
         text = self._call(name, distinct, argument)
         if condition.op != "none":
             text += f" FILTER (WHERE {self.of(condition)})"
