@@ -71,7 +71,7 @@ pub(crate) fn scalar(argument: &str, value: &Bound<'_, PyAny>) -> PyResult<Scala
     // NumPy's scalars are not instances of Python's types, but `item` converts them.
     if value.hasattr("item")? && value.hasattr("dtype")? {
         // `item` of `numpy.ma.masked` is 0.0.
-        if value.hasattr("mask")? && value.getattr("mask")?.is_truthy()? {
+        if value.get_type().name()? == "MaskedConstant" {
             return Ok(ScalarValue::Null);
         }
         let own = value.call_method0("item")?;

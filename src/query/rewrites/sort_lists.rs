@@ -71,17 +71,14 @@ impl Unsorted {
         let Expr::AggregateFunction(AggregateFunction { func, params }) = expr.clone().unalias() else {
             return Ok(None);
         };
+        let skips_nulls = params.null_treatment == Some(NullTreatment::IgnoreNulls);
         let delimiter = match (func.name(), &params.args[..]) {
-            _ if params.order_by.is_empty() || params.distinct => return Ok(None),
+            _ if params.order_by.is_empty() || params.distinct || skips_nulls => return Ok(None),
             ("array_agg", _) => None,
             ("string_agg", [_, Expr::Literal(text, _)]) => Some(text.try_as_str().flatten().unwrap_or_default().into()),
             _ => return Ok(None),
         };
-        let (mut values, mut options, mut filter) = (vec![params.args[0].clone()], Vec::new(), params.filter);
-        if delimiter.is_some() || params.null_treatment == Some(NullTreatment::IgnoreNulls) {
-            let is_set = values[0].clone().is_not_null();
-            filter = Some(Box::new(filter.map_or(is_set.clone(), |filter| filter.and(is_set))));
-        }
+        let (mut values, mut options) = (vec![params.args[0].clone()], Vec::new());
         for key in params.order_by {
             if key.expr.get_type(input)?.is_nested() {
                 return Ok(None);
@@ -91,7 +88,7 @@ impl Unsorted {
         }
         let mut list = array_agg(r#struct(values));
         if let Expr::AggregateFunction(list) = &mut list {
-            list.params.filter = filter;
+            list.params.filter = params.filter;
         }
         Ok(Some((list, Unsorted { options, delimiter })))
     }
@@ -122,9 +119,10 @@ impl Unsorted {
             (Some(delimiter), dtype) => {
                 let texts = cast(&values, &DataType::LargeUtf8)?;
                 let texts = texts.as_string::<i64>();
-                let joined = offsets.windows(2).enumerate().map(|(list, ends)| {
-                    let of_list = (ends[0] as usize..ends[1] as usize).map(|at| texts.value(at));
-                    lists.is_valid(list).then(|| of_list.collect::<Vec<_>>().join(delimiter))
+                let joined = offsets.windows(2).map(|ends| {
+                    let places = (ends[0] as usize..ends[1] as usize).filter(|&at| texts.is_valid(at));
+                    let of_list: Vec<&str> = places.map(|at| texts.value(at)).collect();
+                    (!of_list.is_empty()).then(|| of_list.join(delimiter))
                 });
                 Ok(cast(&joined.collect::<LargeStringArray>(), dtype)?)
             }
@@ -170,7 +168,8 @@ mod tests {
             "SELECT k, string_agg(CAST(x AS VARCHAR), ' · ' ORDER BY x DESC, run_id, step_index) FILTER (WHERE run_id <> 1) \
              FROM with_nulls GROUP BY k ORDER BY 1",
             "SELECT k, string_agg(engine, NULL ORDER BY run_id) FROM with_nulls GROUP BY k ORDER BY 1",
-            "SELECT k, array_agg(x ORDER BY run_id, step_index) IGNORE NULLS FROM with_nulls GROUP BY k ORDER BY 1",
+            "SELECT string_agg(CAST(CAST(t AS INT) AS VARCHAR), ',' ORDER BY step_index) FILTER (WHERE t <> '') FROM \
+             (SELECT step_index, CASE WHEN move = 0 THEN '' ELSE '7' END AS t FROM steps WHERE run_id = 1) AS d",
             "SELECT string_agg(CAST(x AS VARCHAR), ',' ORDER BY run_id) FROM with_nulls WHERE x IS NULL GROUP BY run_id",
             "SELECT run_id, (SELECT array_agg(num_steps ORDER BY run_id DESC) FROM runs) AS n, (SELECT array_agg(move ORDER \
              BY run_id, step_index) FROM steps) AS m FROM runs ORDER BY 1",
