@@ -1,7 +1,7 @@
 //! Benchmarks of the kernels on the path of training (materialize, permutation, gather, an epoch) and of boards.
 //!
-//! Each kernel's answer is checked before it is timed. The table is larger than the caches: `A2STORE_BENCH_STEPS` rows,
-//! 20 million by default.
+//! Each kernel's answer is checked before it is timed. The table of the gather is larger than the caches:
+//! `A2STORE_BENCH_STEPS` rows, 20 million by default.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 

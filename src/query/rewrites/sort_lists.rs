@@ -1,7 +1,7 @@
 //! `array_agg` and `string_agg` with ORDER BY, as lists that are sorted after they are made.
 //!
-//! With ORDER BY, DataFusion keeps each value and each key in an object of its own. Without, it keeps arrays. So the
-//! aggregate makes lists of structs, each of a value and its keys, and a projection above it sorts the lists.
+//! With ORDER BY, DataFusion keeps one object per value and per key. Without ORDER BY, it keeps arrays. So the aggregate
+//! makes lists of structs, each of a value and its keys, and a projection above it sorts the lists.
 
 use crate::query::engine::plan_function::PlanFunction;
 use arrow::array::{Array, ArrayRef, AsArray, LargeStringArray, ListArray, UInt32Array};
