@@ -32,12 +32,20 @@ pub(crate) fn params(params: Option<&Bound<'_, PyAny>>) -> PyResult<ParamValues>
         }
         return Ok(values.into());
     }
-    if params.is_instance_of::<PyString>() || params.is_instance_of::<PyBytes>() || params.is_instance_of::<PySet>() {
-        // A set has no order, and a string is not meant as a sequence of letters.
-        let found = params.get_type().name()?;
-        return Err(PyTypeError::new_err(format!("params: expected a dict or a sequence of values, found {found}")));
-    }
-    let values = params.try_iter()?.map(|value| scalar("params", &value?)).collect::<PyResult<Vec<_>>>()?;
+    // A set has no order, and a string is not meant as a sequence of letters.
+    let is_text_or_set =
+        params.is_instance_of::<PyString>() || params.is_instance_of::<PyBytes>() || params.is_instance_of::<PySet>();
+    let values = match params.try_iter() {
+        Err(error) if !error.is_instance_of::<PyTypeError>(params.py()) => return Err(error),
+        Ok(values) if !is_text_or_set => values,
+        _ => {
+            let found = params.get_type().name()?;
+            return Err(PyTypeError::new_err(format!(
+                "params: expected a dict or a sequence of values, found {found}"
+            )));
+        }
+    };
+    let values = values.map(|value| scalar("params", &value?)).collect::<PyResult<Vec<_>>>()?;
     Ok(values.into())
 }
 
@@ -74,7 +82,10 @@ pub(crate) fn scalar(argument: &str, value: &Bound<'_, PyAny>) -> PyResult<Scala
         if value.get_type().name()? == "MaskedConstant" {
             return Ok(ScalarValue::Null);
         }
-        let own = value.call_method0("item")?;
+        let shape = value.getattr("shape")?;
+        let several =
+            |_| PyTypeError::new_err(format!("{argument}: expected one value, found an array of shape {shape}"));
+        let own = value.call_method0("item").map_err(several)?;
         // For times that Python lacks, such as nanoseconds, `item` returns an int.
         let dtype = value.getattr("dtype")?.str()?.to_string();
         let is_time = ["datetime64", "timedelta64"].iter().any(|name| dtype.starts_with(name));

@@ -63,7 +63,8 @@ const EXAMPLES: [(&str, Option<&str>); 20] = [
 ];
 
 /// Statements that a rewrite corrects, with their rows.
-const CORRECTED: [(&str, &str); 18] = [
+const CORRECTED: [(&str, &str); 19] = [
+    ("FROM u", "1 a|2 b|NULL a"),
     ("SELECT n FROM (SELECT count(*) AS n FROM runs) AS d WHERE (SELECT max(run_id) FROM runs) < 0", ""),
     ("SELECT count(*) FROM runs AS r JOIN u ON 'a' = u.label WHERE u.label = 'a'", "8"),
     ("SELECT count(*) FROM u RIGHT JOIN runs AS r ON r.run_id = u.run_id WHERE u.run_id IS NULL", "2"),
