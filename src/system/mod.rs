@@ -11,6 +11,7 @@
 //! | `process` | per-process singletons, recreated after a fork |
 //! | `publish` | atomic and durable creation of files |
 //! | `random` | random ids; a hash of integers |
+//! | `registers` | loops compiled for several widths of registers |
 //! | `runtime` | the threads for asynchronous work |
 //! | `workers` | the threads for parallel work |
 
@@ -23,5 +24,6 @@ pub mod process;
 pub mod progress;
 pub mod publish;
 pub mod random;
+pub(crate) mod registers;
 pub mod runtime;
 pub mod workers;

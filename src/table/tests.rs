@@ -2,10 +2,11 @@
 
 use crate::board::{Move, Symmetry, WideBoard};
 use crate::step::{STEP_SIZE, Step};
+use crate::system::registers::Level;
 use crate::table::gather::arena::Arena;
 use crate::table::gather::batch_schema::{BatchSchema, ColumnBuffers, ColumnSource};
 use crate::table::gather::symmetry::SymmetryKey;
-use crate::table::gather::take::{Level, RowSymmetries, TableRows, are_below, gather, gather_part};
+use crate::table::gather::take::{RowSymmetries, TableRows, are_below, gather, gather_part};
 use crate::table::rows::element::ElementType;
 use crate::table::rows::layout::{ExtraField, RowLayout};
 use crate::table::rows::step_column::StepColumn;

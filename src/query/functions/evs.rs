@@ -4,9 +4,9 @@
 //! In the loops, an absent branch is NaN, whether its EV was null or NaN.
 
 use super::arguments::{Arguments, array};
-use super::loops::wide;
 use crate::error::Result;
 use crate::run::normalize;
+use crate::system::registers::Level;
 use arrow::array::{Array, ArrayRef, Float32Array};
 use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{Float32Type, UInt8Type};
@@ -75,7 +75,7 @@ impl BranchEvs {
     #[inline(always)]
     fn map<T: Copy, U: Copy + Default>(&self, others: &[T], f: impl Fn([f32; 4], T) -> U) -> Vec<U> {
         let mut results = vec![U::default(); others.len()];
-        wide(|| {
+        Level::widest().run(|| {
             let len = others.len();
             let [up, down, left, right] = &self.0;
             let (up, down, left, right) = (&up[..len], &down[..len], &left[..len], &right[..len]);

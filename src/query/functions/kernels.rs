@@ -3,22 +3,23 @@
 //! Loops run over plain slices and compute null slots too, because every uint64 is a valid board.
 
 use super::arguments::{Arguments, array};
-use super::loops::{Loop, narrow, wide};
 use super::masked::{corrected, direction, rows, second, symmetry};
 use crate::board::{Board, Symmetry, WideBoard};
 use crate::error::Result;
+use crate::system::registers::{Level, Loop};
 use arrow::array::{ArrayRef, ArrowPrimitiveType, BooleanArray};
 use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::{Int32Type, Int64Type, UInt8Type, UInt32Type, UInt64Type};
 use std::sync::Arc;
 
 /// Computes a value of each board and its second argument: by the rules of a [`WideBoard`] in rows that need their mask,
-/// else by those of a [`Board`]. The loop runs in [`wide`] for arithmetic, and in [`narrow`] for lookups in tables.
+/// else by those of a [`Board`]. The loop runs at [`Level::widest`] for arithmetic, and at [`Level::PORTABLE`] for
+/// lookups in tables, which wider registers slow down.
 macro_rules! of_boards {
-    ($registers:ident, $type:ty, $arguments:expr, |$board:ident, $number:pat_param| $value:expr) => {{
+    ($level:expr, $type:ty, $arguments:expr, |$board:ident, $number:pat_param| $value:expr) => {{
         type Value = <$type as ArrowPrimitiveType>::Native;
         struct Rows<'a>(&'a [u64], &'a [u8]);
-        // The compiler may call a closure for each row. It always inlines this method.
+        // The compiler may call closures and iterator adapters instead of inlining them, so the loop indexes slices.
         impl Loop for Rows<'_> {
             type Output = Vec<Value>;
 
@@ -37,46 +38,46 @@ macro_rules! of_boards {
         fn masked($board: WideBoard, $number: u8) -> Value {
             $value
         }
-        let values = $registers(Rows(&$arguments.boards(0)?, &second($arguments)?));
+        let values = $level.run(Rows(&$arguments.boards(0)?, &second($arguments)?));
         corrected::<$type>($arguments, values, |row| masked(row.board, row.number))
     }};
 }
 
 pub(super) fn tile(arguments: &Arguments<'_>) -> Result<ArrayRef> {
     // An empty cell has no tile of 1.
-    of_boards!(wide, UInt32Type, arguments, |board, cell| 1 << board.exps()[usize::from(cell & 15)] & !1)
+    of_boards!(Level::widest(), UInt32Type, arguments, |board, cell| 1 << board.exps()[usize::from(cell & 15)] & !1)
 }
 
 pub(super) fn max_tile(arguments: &Arguments<'_>) -> Result<ArrayRef> {
-    of_boards!(wide, UInt32Type, arguments, |board, _| board.highest_tile())
+    of_boards!(Level::widest(), UInt32Type, arguments, |board, _| board.highest_tile())
 }
 
 pub(super) fn empty_cells(arguments: &Arguments<'_>) -> Result<ArrayRef> {
-    of_boards!(wide, UInt8Type, arguments, |board, _| board.num_empty() as u8)
+    of_boards!(Level::widest(), UInt8Type, arguments, |board, _| board.num_empty() as u8)
 }
 
 pub(super) fn tile_sum(arguments: &Arguments<'_>) -> Result<ArrayRef> {
-    of_boards!(wide, UInt32Type, arguments, |board, _| board.tile_sum())
+    of_boards!(Level::widest(), UInt32Type, arguments, |board, _| board.tile_sum())
 }
 
 pub(super) fn board_score(arguments: &Arguments<'_>) -> Result<ArrayRef> {
-    of_boards!(wide, Int64Type, arguments, |board, _| board.score().cast_signed())
+    of_boards!(Level::widest(), Int64Type, arguments, |board, _| board.score().cast_signed())
 }
 
 pub(super) fn monotonicity(arguments: &Arguments<'_>) -> Result<ArrayRef> {
-    of_boards!(narrow, Int32Type, arguments, |board, _| board.features().monotonicity())
+    of_boards!(Level::PORTABLE, Int32Type, arguments, |board, _| board.features().monotonicity())
 }
 
 pub(super) fn smoothness(arguments: &Arguments<'_>) -> Result<ArrayRef> {
-    of_boards!(narrow, Int32Type, arguments, |board, _| board.features().smoothness())
+    of_boards!(Level::PORTABLE, Int32Type, arguments, |board, _| board.features().smoothness())
 }
 
 pub(super) fn legal_moves(arguments: &Arguments<'_>) -> Result<ArrayRef> {
-    of_boards!(narrow, UInt8Type, arguments, |board, _| board.legal_moves())
+    of_boards!(Level::PORTABLE, UInt8Type, arguments, |board, _| board.legal_moves())
 }
 
 pub(super) fn num_legal(arguments: &Arguments<'_>) -> Result<ArrayRef> {
-    of_boards!(narrow, UInt8Type, arguments, |board, _| board.legal_moves().count_ones() as u8)
+    of_boards!(Level::PORTABLE, UInt8Type, arguments, |board, _| board.legal_moves().count_ones() as u8)
 }
 
 pub(super) fn is_terminal(arguments: &Arguments<'_>) -> Result<ArrayRef> {
@@ -86,15 +87,15 @@ pub(super) fn is_terminal(arguments: &Arguments<'_>) -> Result<ArrayRef> {
 }
 
 pub(super) fn afterstate(arguments: &Arguments<'_>) -> Result<ArrayRef> {
-    of_boards!(narrow, UInt64Type, arguments, |board, number| nibbles(board.slide(direction(number))))
+    of_boards!(Level::PORTABLE, UInt64Type, arguments, |board, number| nibbles(board.slide(direction(number))))
 }
 
 pub(super) fn reward(arguments: &Arguments<'_>) -> Result<ArrayRef> {
-    of_boards!(narrow, UInt32Type, arguments, |board, number| board.reward(direction(number)))
+    of_boards!(Level::PORTABLE, UInt32Type, arguments, |board, number| board.reward(direction(number)))
 }
 
 pub(super) fn transform(arguments: &Arguments<'_>) -> Result<ArrayRef> {
-    of_boards!(wide, UInt64Type, arguments, |board, number| nibbles(board.transform(symmetry(number))))
+    of_boards!(Level::widest(), UInt64Type, arguments, |board, number| nibbles(board.transform(symmetry(number))))
 }
 
 pub(super) fn transform_move(arguments: &Arguments<'_>) -> Result<ArrayRef> {
@@ -104,11 +105,11 @@ pub(super) fn transform_move(arguments: &Arguments<'_>) -> Result<ArrayRef> {
 }
 
 pub(super) fn canonical(arguments: &Arguments<'_>) -> Result<ArrayRef> {
-    of_boards!(wide, UInt64Type, arguments, |board, _| nibbles(board.canonical()))
+    of_boards!(Level::widest(), UInt64Type, arguments, |board, _| nibbles(board.canonical()))
 }
 
 pub(super) fn canonical_symmetry(arguments: &Arguments<'_>) -> Result<ArrayRef> {
-    of_boards!(wide, UInt8Type, arguments, |board, _| {
+    of_boards!(Level::widest(), UInt8Type, arguments, |board, _| {
         let canonical = board.canonical();
         let mut first = 0;
         // The loop runs in descending order, so that the first symmetry wins.
@@ -121,7 +122,7 @@ pub(super) fn canonical_symmetry(arguments: &Arguments<'_>) -> Result<ArrayRef> 
 }
 
 pub(super) fn canonical_move(arguments: &Arguments<'_>) -> Result<ArrayRef> {
-    of_boards!(wide, UInt8Type, arguments, |board, number| {
+    of_boards!(Level::widest(), UInt8Type, arguments, |board, number| {
         let canonical = board.canonical();
         let mut least = 3;
         for index in 0..8 {

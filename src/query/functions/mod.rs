@@ -16,7 +16,6 @@
 //! | `function.rs` | a function: its name, arguments, documentation and calls |
 //! | `list.rs` | the list of all functions |
 //! | `arguments.rs` | arguments and their kinds; arrays of any numeric type as checked slices |
-//! | `loops.rs` | loops over rows, compiled for the widest registers |
 //! | `kernels.rs` | functions of boards that return a number or a board |
 //! | `composite.rs` | functions of boards that return lists, structs or text |
 //! | `masked.rs` | the rows that need the mask of tiles of 65,536, and functions that return masks |
@@ -28,7 +27,6 @@ mod evs;
 mod function;
 mod kernels;
 mod list;
-mod loops;
 mod masked;
 #[cfg(test)]
 mod tests;

@@ -10,6 +10,7 @@
 use crate::board::{Board, WideBoard};
 use crate::step::{STEP_SIZE, Step};
 use crate::system::process::lock;
+use crate::system::registers::{Level, Loop};
 use crate::system::workers;
 use crate::table::columns::attached::AttachedColumn;
 use crate::table::gather::batch_schema::{BatchSchema, ColumnBuffers, ColumnSource, ColumnSpec};
@@ -20,6 +21,7 @@ use crate::table::rows::element::ElementType;
 use crate::table::rows::step_column::StepColumn;
 use crate::table::rows::threads::cores;
 use smallvec::SmallVec;
+use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Mutex;
 
@@ -36,43 +38,6 @@ const PARALLEL: usize = 1 << 15;
 const PARALLEL_BYTES: usize = 8 << 20;
 /// The maximum number of threads of one gather. Memory serves no more at full speed.
 const MAX_THREADS: usize = 8;
-
-/// The instruction set of compiled code. A value exists only if the processor has the instructions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::table) enum Level {
-    /// The target's baseline: SSE2 on x86-64, NEON on AArch64.
-    Portable,
-    #[cfg(target_arch = "x86_64")]
-    Avx2,
-    #[cfg(target_arch = "x86_64")]
-    Avx512,
-}
-
-impl Level {
-    /// Returns the levels that this processor has, the best last.
-    pub(in crate::table) fn all() -> SmallVec<[Level; 3]> {
-        let mut levels = SmallVec::from_slice(&[Level::Portable]);
-        #[cfg(target_arch = "x86_64")]
-        {
-            if is_x86_feature_detected!("avx2") {
-                levels.push(Level::Avx2);
-            }
-            if is_x86_feature_detected!("avx2")
-                && is_x86_feature_detected!("avx512f")
-                && is_x86_feature_detected!("avx512bw")
-                && is_x86_feature_detected!("avx512dq")
-                && is_x86_feature_detected!("avx512vl")
-            {
-                levels.push(Level::Avx512);
-            }
-        }
-        levels
-    }
-
-    fn best() -> Level {
-        Level::all().last().copied().unwrap_or(Level::Portable)
-    }
-}
 
 /// Rows of equal size, one after the other, and the attached columns.
 #[derive(Clone, Copy)]
@@ -110,7 +75,7 @@ pub(in crate::table) fn gather(
     let num_threads = (indices.len() / PARALLEL).max(num_bytes / PARALLEL_BYTES).min(MAX_THREADS);
     // Querying the number of cores costs several system calls, so a small gather does not do it.
     if num_threads < 2 || cores() < 2 {
-        return gather_part(Level::best(), rows, indices, schema, columns, symmetries);
+        return gather_part(Level::widest(), rows, indices, schema, columns, symmetries);
     }
     let num_threads = num_threads.min(cores());
     let part = indices.len().div_ceil(num_threads);
@@ -123,7 +88,7 @@ pub(in crate::table) fn gather(
     let next = || lock(&parts).pop();
     workers::side_by_side(num_threads, || {
         while let Some((indices, columns, symmetries)) = next() {
-            gather_part(Level::best(), rows, indices, schema, columns, symmetries);
+            gather_part(Level::widest(), rows, indices, schema, columns, symmetries);
         }
     });
 }
@@ -155,45 +120,22 @@ pub(in crate::table) fn gather_part(
 /// Selects the code for all step columns, which is the usual case, or for some of them.
 fn shape<T: Token, const TURN: bool>(level: Level, part: GatherPart<'_>, columns: ColumnBuffers<'_>) {
     match part.schema.has_all_of_step {
-        true => dispatch::<T, TURN, true>(level, part, columns),
-        false => dispatch::<T, TURN, false>(level, part, columns),
+        true => level.run(Gather::<T, TURN, true>(part, columns, PhantomData)),
+        false => level.run(Gather::<T, TURN, false>(part, columns, PhantomData)),
     }
 }
 
-/// Runs the code that was compiled for the widest registers of this processor. Every AArch64 has NEON, so its
-/// portable code uses NEON.
-fn dispatch<T: Token, const TURN: bool, const ALL: bool>(
-    level: Level,
-    part: GatherPart<'_>,
-    columns: ColumnBuffers<'_>,
-) {
-    #[cfg(target_arch = "x86_64")]
-    #[allow(unsafe_code)]
-    match level {
-        // SAFETY: the level exists, so the processor has all features that the function needs.
-        Level::Avx512 => return unsafe { gather_avx512::<T, TURN, ALL>(part, columns) },
-        // SAFETY: as above.
-        Level::Avx2 => return unsafe { gather_avx2::<T, TURN, ALL>(part, columns) },
-        Level::Portable => {}
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let Level::Portable = level;
-    gather_blocks::<T, TURN, ALL>(part, columns);
-}
+/// The gather of a part, with tokens of type `T`.
+struct Gather<'a, 'b, T, const TURN: bool, const ALL: bool>(GatherPart<'a>, ColumnBuffers<'b>, PhantomData<T>);
 
-#[cfg(target_arch = "x86_64")]
-macro_rules! gather_with {
-    ($name:ident, $features:literal) => {
-        #[target_feature(enable = $features)]
-        fn $name<T: Token, const TURN: bool, const ALL: bool>(part: GatherPart<'_>, columns: ColumnBuffers<'_>) {
-            gather_blocks::<T, TURN, ALL>(part, columns);
-        }
-    };
+impl<T: Token, const TURN: bool, const ALL: bool> Loop for Gather<'_, '_, T, TURN, ALL> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        gather_blocks::<T, TURN, ALL>(self.0, self.1);
+    }
 }
-#[cfg(target_arch = "x86_64")]
-gather_with!(gather_avx2, "avx2");
-#[cfg(target_arch = "x86_64")]
-gather_with!(gather_avx512, "avx2,avx512f,avx512bw,avx512dq,avx512vl");
 
 /// Gathers the rows of a part.
 #[inline(always)]
