@@ -161,12 +161,15 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// Returns an argument of flags. Null slots are false.
-    pub(super) fn flags(&self, index: usize) -> Result<Vec<bool>> {
+    /// Returns the rows in which a flag is true.
+    pub(super) fn flagged(&self, index: usize) -> Result<Vec<usize>> {
         let array = &self.arrays[index];
         match array.data_type() {
-            DataType::Boolean => Ok(array.as_boolean().iter().map(|flag| flag == Some(true)).collect()),
-            DataType::Null => Ok(vec![false; array.len()]),
+            DataType::Boolean => {
+                let flags = array.as_boolean();
+                Ok(flags.values().set_indices().filter(|&row| flags.is_valid(row)).collect())
+            }
+            DataType::Null => Ok(Vec::new()),
             other => Err(self.error(index, "a boolean", other)),
         }
     }

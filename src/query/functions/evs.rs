@@ -61,11 +61,12 @@ impl BranchEvs {
     fn of(arguments: &Arguments<'_>, first: usize) -> Result<BranchEvs> {
         let branch = |k| arguments.evs(first + k).map(|evs| nan_where_null(&evs));
         let evs = [branch(0)?, branch(1)?, branch(2)?, branch(3)?];
-        if !arguments.has_optional() {
+        let raw = if arguments.has_optional() { arguments.flagged(first + 4)? } else { Vec::new() };
+        if raw.is_empty() {
             return Ok(BranchEvs(evs));
         }
-        let (flags, mut columns) = (arguments.flags(first + 4)?, evs.map(|ev| ev.to_vec()));
-        for row in (0..flags.len()).filter(|&row| flags[row]) {
+        let mut columns = evs.map(|ev| ev.to_vec());
+        for row in raw {
             let values = normalize(columns.each_ref().map(|column| column[row]));
             columns.iter_mut().zip(values).for_each(|(column, value)| column[row] = value);
         }
