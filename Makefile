@@ -36,7 +36,7 @@ help:
 	@echo 'make page    the pages of the report and of the explorer, from explore/web'
 	@echo 'make site    the website of the documentation, in dist/site'
 	@echo 'make docs    the documentation of the crate, and Markdown pages with the Python reference in dist/pages'
-	@echo 'make wheel   an optimized wheel in dist/, for Linux with glibc 2.28 or newer'
+	@echo 'make wheel   an optimized wheel in dist/, on Linux for glibc 2.28 or newer'
 	@echo 'make check-wheel  install the wheel of dist/ in fresh environments and use it; PYTHONS="python3.11 python3.13"'
 	@echo 'make sdist   the source distribution in dist/ and the package of the crate, both checked by the compiler from their own files'
 
@@ -173,9 +173,11 @@ $(VENV)/wheel-tools: requirements/wheel.txt $(VENV)/tools
 	$(PIP) -r requirements/wheel.txt
 	@touch $@
 
-# Zig links against glibc 2.28, so the wheel runs on RHEL 8, Debian 10, Ubuntu 20.04 and newer systems.
+# On Linux, Zig links against glibc 2.28, so the wheel runs on RHEL 8, Debian 10, Ubuntu 20.04 and newer systems.
+LINUX_WHEEL := $(if $(filter Linux,$(shell uname)),--zig --compatibility manylinux_2_28)
+
 wheel: $(VENV)/wheel-tools
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/maturin build --locked --zig --compatibility manylinux_2_28 --out dist
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/maturin build --locked $(LINUX_WHEEL) --out dist
 
 check-wheel: $(VENV)/wheel-tools
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/check_wheel.py $(PYTHONS)

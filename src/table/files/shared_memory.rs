@@ -5,15 +5,18 @@ use crate::table::rows::memory::{Backing, FrozenRegion, HUGE_PAGE};
 use memmap2::{Mmap, MmapOptions};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd};
-use std::os::unix::fs::FileExt;
-
-/// The size of the pieces in bytes: the most memory that exists twice.
-const PIECE: usize = 32 << 20;
+use std::os::fd::AsRawFd;
 
 /// Moves a region's bytes into a sealed memory file, maps the file in their place, and appends a footer.
+#[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
 pub(in crate::table) fn move_to_file(region: &FrozenRegion, footer: &[u8]) -> Result<File> {
+    use std::os::fd::FromRawFd;
+    use std::os::unix::fs::FileExt;
+
+    /// The size of the pieces in bytes: the most memory that exists twice.
+    const PIECE: usize = 32 << 20;
+
     // SAFETY: the name is a C string, and the call only creates a descriptor.
     let fd = unsafe { libc::memfd_create(c"a2store-table".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
     if fd < 0 {
@@ -54,6 +57,13 @@ pub(in crate::table) fn move_to_file(region: &FrozenRegion, footer: &[u8]) -> Re
     Ok(file)
 }
 
+/// Returns an error: this system has no memory files that can be sealed.
+#[cfg(not(target_os = "linux"))]
+pub(in crate::table) fn move_to_file(_: &FrozenRegion, _: &[u8]) -> Result<File> {
+    let message = "this system cannot share a table in memory; save the table, and map the file in each process";
+    Err(io::Error::new(io::ErrorKind::Unsupported, message).into())
+}
+
 /// Maps the first `len` bytes of a shared memory file at an address where large pages fit.
 #[allow(unsafe_code)]
 pub(in crate::table) fn map_shared(file: File, len: usize) -> Result<FrozenRegion> {
@@ -84,10 +94,16 @@ unsafe fn map_at(address: *const u8, len: usize, file: &File, offset: usize) -> 
 }
 
 /// Returns whether a file can no longer change or shrink.
+#[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
 pub(in crate::table) fn is_sealed(file: &File) -> bool {
     let needed = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE;
     // SAFETY: the call only reads the seals of the descriptor.
     let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
     seals >= 0 && seals & needed == needed
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(in crate::table) fn is_sealed(_: &File) -> bool {
+    false
 }

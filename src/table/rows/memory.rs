@@ -1,9 +1,9 @@
 //! The mapping that holds a table's rows.
 //!
 //! A table reserves address space for the largest possible result, which costs nothing until it is written. At
-//! the end it returns the unused rest and makes the mapping read-only. It requests pages of 2 MiB, because a
-//! random row otherwise costs a walk of the page tables in addition to its cache line. Without large pages
-//! everything works, but slower.
+//! the end it makes the mapping read-only. On Linux, it also returns the unused rest, and requests pages of 2 MiB,
+//! because a random row otherwise costs a walk of the page tables in addition to its cache line. Without large
+//! pages everything works, but slower.
 //!
 //! Saved rows are mapped from their file instead. Batches are short-lived and use
 //! [`Zeroed`](crate::table::rows::zeroed::Zeroed) heap memory.
@@ -89,6 +89,7 @@ impl Region {
         })?;
         let start = map.as_ptr().align_offset(HUGE_PAGE).min(HUGE_PAGE);
         // A kernel without huge pages rejects this, and the rows use pages of usual size.
+        #[cfg(target_os = "linux")]
         let _ = map.advise(memmap2::Advice::HugePage);
         Ok(Region { map, start })
     }
@@ -113,14 +114,16 @@ impl Region {
         self.map.get_mut(self.start..).unwrap_or_default()
     }
 
-    /// Releases the memory after the first `len` bytes and makes the rest read-only.
+    /// Releases the memory after the first `len` bytes and makes the rest read-only. Outside of Linux, the unwritten rest
+    /// stays reserved: up to 1 TiB of address space, but no memory.
     #[allow(unsafe_code)]
+    #[cfg_attr(not(target_os = "linux"), allow(unused_mut))]
     pub(in crate::table) fn freeze(mut self, len: usize) -> Result<FrozenRegion> {
-        let used = self.start + len.max(1);
-        if used < self.map.len() {
+        #[cfg(target_os = "linux")]
+        if self.start + len.max(1) < self.map.len() {
             // SAFETY: the mapping is anonymous, so it cannot outgrow a file, and this function owns it, so nothing
             // borrows from it.
-            unsafe { self.map.remap(used, memmap2::RemapOptions::new()) }?;
+            unsafe { self.map.remap(self.start + len.max(1), memmap2::RemapOptions::new()) }?;
         }
         let backing = Backing::Private(ProcessId::current(), Mutex::new(None));
         Ok(FrozenRegion { start: self.start, map: self.map.make_read_only()?, len, backing })
