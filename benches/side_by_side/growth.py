@@ -1,8 +1,8 @@
 """Growth: the rate of each stage for archives of growing size.
 
 If the rate of a stage stays constant, its time is proportional to the size of the archive. Rounds alternate between the
-sizes. The temporary folder needs about 16 GB. In the figures of 0.1.0, the times for 1 % of the runs, materialize and
-the loader include more work.
+sizes. The temporary folder has all archives, and the run files of the largest one. In the figures of 0.1.0, the times
+for 1 % of the runs, materialize and the loader include more work.
 """
 
 from __future__ import annotations

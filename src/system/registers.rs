@@ -1,7 +1,7 @@
 //! Loops that are compiled for several widths of registers.
 //!
-//! Loops for arithmetic can be several times faster in wider registers. Lookups in tables become slower there, because
-//! the compiler uses gather instructions.
+//! Loops for arithmetic are faster in wider registers. Lookups in tables become slower there, because the compiler uses
+//! gather instructions.
 
 use smallvec::SmallVec;
 
