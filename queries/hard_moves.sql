@@ -32,7 +32,7 @@ WITH gaps AS (
 ),
 hardest AS (
   SELECT * FROM gaps
-  WHERE ev_gap > 0 AND ev_gap <= CAST($max_gap AS FLOAT)
+  WHERE ev_gap <= CAST($max_gap AS FLOAT) AND ev_gap > 0
   ORDER BY ev_gap, run_id, step_index
   LIMIT $limit
 )

@@ -48,7 +48,7 @@
 //!
 //! # The modules
 //!
-//! Data flows one way, and **a module imports only from those above it** in this list:
+//! Data flows one way, and **a module imports only from modules above it** in this list:
 //!
 //! | module | owns |
 //! | --- | --- |

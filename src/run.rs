@@ -334,9 +334,9 @@ impl Run {
     /// Checks the run against the rules:
     ///
     /// - Every known move is legal. For an unknown move, some legal move must lead to the next board.
-    /// - Every board is the slid board before it with one spawned tile. Two boards are not compared if steps between
+    /// - Every board is the previous board after its move, plus one tile. Two boards are not compared if steps between
     ///   them are missing.
-    /// - Every legality mask that came with the run is the mask by the rules.
+    /// - Every given legality mask follows the rules, with or without merges of 32,768.
     ///
     /// # Errors
     /// The first [`Violation`].

@@ -806,9 +806,9 @@ def _play(
 
 @final
 class Archive:
-    """A growing collection of runs in a folder or an object store, seen at one version.
+    """A growing collection of runs in a folder or an object store, at one version.
 
-    The folder holds Parquet files, which any tool may read, and for each version a manifest that lists the version's
+    The folder holds Parquet files, which other tools can read, and for each version a manifest that lists the version's
     files. Commits of other writers become visible with ``refresh``. ``ingest`` moves to the version that it commits. To
     get an archive, call ``a2store.open``, ``Archive.create`` or ``Archive.open``. Threads may share it.
 
@@ -1690,8 +1690,8 @@ class Query:
     def lazy(self) -> Any:
         """Return a ``polars.LazyFrame`` of the result, which runs the query when polars collects the frame.
 
-        The query then reads only the columns that polars needs, and stops once ``head`` or ``limit`` of the frame has
-        its rows. It evaluates comparisons of integer, bool or string columns with values, ``is_in``, ``is_null``,
+        The query then reads only the columns that polars needs, and stops after the rows of ``head(n)`` or
+        ``limit(n)``. It evaluates comparisons of integer, bool or string columns with values, ``is_in``, ``is_null``,
         ``is_between``, and their combinations by and, or and not. Polars evaluates all other filters. A query with a
         LIMIT leaves all filters to polars.
 

@@ -133,7 +133,7 @@ def _on(query: Query, executor: Executor, tasks: int | None) -> Query:
 
 
 def _check_version(version: str) -> None:
-    """Raise an error if this process has another a2store than the one that sent a task."""
+    """Raise an error if this process has another version of a2store than the sender."""
     if version != __version__:
         raise ClusterError(f"{socket.gethostname()}: expected a2store {version}, as at the sender, found {__version__}")
 
@@ -143,7 +143,7 @@ _planned: Callable[[bytes], Query] = lru_cache(maxsize=8)(pickle.loads)
 
 
 def _run(version: str, query: bytes, task: bytes, _unique: str) -> bytes | Exception:
-    """Run a task of a query on a worker. Its exception is returned, so that it differs from those of the engine."""
+    """Run a task of a query on a worker. Return the task's exception, to distinguish it from the engine's exceptions."""
     try:
         _check_version(version)
         return _planned(query)._run_task(task)

@@ -31,9 +31,9 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// A growing collection of runs in a folder or an object store, seen at one version.
+/// A growing collection of runs in a folder or an object store, at one version.
 ///
-/// The folder holds Parquet files, which any tool may read, and for each version a manifest that lists the version's
+/// The folder holds Parquet files, which other tools can read, and for each version a manifest that lists the version's
 /// files. Commits of other writers become visible with ``refresh``. ``ingest`` moves to the version that it commits. To
 /// get an archive, call ``a2store.open``, ``Archive.create`` or ``Archive.open``. Threads may share it.
 ///

@@ -354,8 +354,8 @@ impl PyQuery {
 
     /// Return a ``polars.LazyFrame`` of the result, which runs the query when polars collects the frame.
     ///
-    /// The query then reads only the columns that polars needs, and stops once ``head`` or ``limit`` of the frame has
-    /// its rows. It evaluates comparisons of integer, bool or string columns with values, ``is_in``, ``is_null``,
+    /// The query then reads only the columns that polars needs, and stops after the rows of ``head(n)`` or
+    /// ``limit(n)``. It evaluates comparisons of integer, bool or string columns with values, ``is_in``, ``is_null``,
     /// ``is_between``, and their combinations by and, or and not. Polars evaluates all other filters. A query with a
     /// LIMIT leaves all filters to polars.
     ///

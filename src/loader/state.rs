@@ -66,8 +66,8 @@ impl Loader {
         }
     }
 
-    /// Resumes from a state: the next [`batches`](Loader::batches) begins there. Batch size, rank, number of
-    /// ranks, columns and tokens may differ from those of the loader that made the state.
+    /// Resumes from a state: the next [`batches`](Loader::batches) begins there. The loader that made the
+    /// state may have another batch size, rank, number of ranks, columns and tokens.
     ///
     /// # Errors
     /// [`ErrorKind::StateMismatch`] with the differing field if the state has other rows or another order. The

@@ -19,7 +19,7 @@
 //! | `functions/` | the functions over boards, moves and EVs |
 //! | `named/` | named queries with parameters |
 //! | `rewrites/` | plan rewrites, and corrections of DataFusion's own |
-//! | `step_join/` | joins of `steps` and `annotations` by run and step |
+//! | `step_join/` | joins of `steps`, `annotations` and `runs` by run and step, or by run |
 //! | `tasks.rs`, `scatter/` | engines of tasks; a query as tasks for the workers of a cluster |
 //! | `explain.rs` | the physical plan as text |
 

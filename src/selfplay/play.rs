@@ -1,6 +1,6 @@
 //! Whole games of a policy, in batches.
 //!
-//! Invariant: the seed, the number `g` and the policy's answers to the boards of game `g` determine that game. The
+//! Invariant: the seed, `g`, `max_steps` and the policy's answers to the boards of game `g` determine that game. The
 //! batch size and the number of threads make no difference.
 
 use super::choice::{Choices, Positions, choose};
@@ -69,7 +69,7 @@ pub struct PlayedGame {
 /// goes to the recorder, which stores games in the order in which they end.
 ///
 /// When the recorder reaches a limit, no more games begin, and the running games are played to their end. If the
-/// recorder cannot accept those either, they are abandoned. They are also abandoned after an error.
+/// recorder cannot accept these games, or after an error, `play` abandons them.
 ///
 /// # Errors
 /// Any error of the policy or of the recorder. [`ErrorKind::Argument`](crate::ErrorKind::Argument) for an invalid

@@ -159,7 +159,7 @@ impl<'a> IngestJob<'a> {
         self.sender.send(TableName::Runs, self.runs.encode([Ok(batch)], self.pipeline.cancel)?)
     }
 
-    /// Assigns ids to the new runs among decoded ones. Returns the full row groups, and at the end also the
+    /// Assigns ids to the new runs in `decoded`. Returns the full row groups, and at the end also the
     /// last one.
     fn accept(&mut self, decoded: Vec<DecodedSource>, last: bool) -> Result<Vec<Vec<IngestedRun>>> {
         let mut accepted = Vec::new();
@@ -199,7 +199,7 @@ impl<'a> IngestJob<'a> {
     }
 
     /// Takes ids for the next runs. If another writer has taken ids in between, the next runs begin new files, so that
-    /// no file has ids on both sides of another file's.
+    /// the id ranges of files do not overlap.
     fn begin_ids(&mut self, count: u64) -> Result<()> {
         if count == 0 {
             return Ok(());

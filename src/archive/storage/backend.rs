@@ -100,7 +100,7 @@ pub(crate) trait Backend: Debug + Send + Sync {
     /// Excludes other writers of this machine until the guard is dropped or the process dies. Waits up to `wait` for
     /// them.
     ///
-    /// Returns `None` if there is no lock: then only put-if-absent excludes writers, as it does those of other machines.
+    /// Returns `None` if the storage has no locks. Then only put-if-absent excludes other writers.
     fn lock(&self, _path: &str, _wait: Duration, _cancel: &CancellationToken) -> Result<Option<Guard>> {
         Ok(None)
     }

@@ -43,7 +43,7 @@ impl Manifest {
         }
     }
 
-    /// Compares the counts with the actual ones. An interrupted append of another writer may have
+    /// Compares the counts with the actual counts. An interrupted append of another writer may have
     /// added rows after the last run since then, so `covered` rows are also accepted.
     pub(super) fn check(&self, num_rows: u64, covered: u64, num_runs: usize, folder: &Path) -> Result<()> {
         let path = folder.join(NAME);

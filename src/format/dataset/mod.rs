@@ -20,7 +20,7 @@
 //! An empty mask is therefore read as no branches. A mask of only the chosen move is read as no branches too, if the
 //! rules allow another move. Other formats write steps without branches in that form.
 //!
-//! `start_time` is in Unix seconds. Numbers of 2^63 or more are stored as negative ones (two's complement).
+//! `start_time` is in Unix seconds. Numbers of 2^63 or more are stored as negative numbers (two's complement).
 //!
 //! **Omitted**: the final board, unknown moves, seeds, and an elapsed time that is NaN. An empty engine name and
 //! an absent one are both written as empty and read as absent.

@@ -25,7 +25,7 @@ pub struct PackOptions {
     /// The compression of payloads. A payload stays uncompressed if compression would not shorten it. Other tools
     /// reject a pack with compressed payloads.
     pub compression: Compression,
-    /// Number of threads of [`pack_folder`](super::pack_folder); `None` = one per core.
+    /// The number of threads of [`pack_folder`](super::pack_folder); `None` = one per core.
     pub workers: Option<usize>,
 }
 

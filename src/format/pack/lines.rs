@@ -34,8 +34,8 @@ impl PackReader {
     /// Writes the runs in order as JSON Lines. [`JsonlOptions`] chooses the layout. Memory holds the lines of a few
     /// megabytes of run files, regardless of the pack's size.
     ///
-    /// The file appears completely or not at all, and replaces an existing one. A link is followed. If `path` is
-    /// a pipe or a device, the lines are written into it.
+    /// The file appears completely or not at all, and replaces an existing file. Follows a link. Writes
+    /// directly to a pipe or a device.
     ///
     /// Damaged runs are skipped and reported. Other runs keep their indices.
     ///

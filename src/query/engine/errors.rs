@@ -123,7 +123,7 @@ const LAYERS: [&str; 6] = [
     "Error during planning: ",
 ];
 
-/// Suffixes that address developers of DataFusion.
+/// Suffixes for developers of DataFusion.
 const AFTERWORDS: [&str; 2] = ["\n\nbacktrace:", "\nThis issue was likely caused by a bug in DataFusion"];
 
 /// Removes the prefixes of layers and the hints for developers from a message.

@@ -17,13 +17,13 @@ impl Query {
     /// Runs the query, writes its rows to a file as they are made, and returns their number.
     ///
     /// The complete file replaces an existing one, durably and in one step. After an error or a cancellation, the
-    /// existing file is unchanged. A pipe or a device is written directly.
+    /// existing file is unchanged. Writes directly to a pipe or a device.
     ///
     /// A path that ends in `/` and a URL are folders: they get the files `part-00000.parquet`, `part-00001.parquet`, …,
-    /// whose rows in the order of their names are the result. The folder must not exist, and no object under the URL. A
-    /// query that an engine divides as a whole writes a file for each task, and others write one. A folder appears when it
-    /// is complete. An object store gets each file when it is complete, with a random part in its name; after an error
-    /// these files are removed again. A URL is opened with the archive's storage options.
+    /// whose rows in the order of their names are the result. Neither the folder nor an object under the URL may exist.
+    /// A query that an engine divides as a whole writes a file per task; other queries write one file. A folder appears
+    /// when it is complete. Under a URL, each file appears when it is complete, and its name has a random part. After an
+    /// error, the query removes its files. A URL is opened with the archive's storage options.
     ///
     /// ```
     /// # let folder = tempfile::tempdir()?;

@@ -51,7 +51,7 @@ pub(in crate::query) struct ParquetScan {
     pub(in crate::query) footers: Arc<FileMetadataCache>,
 }
 
-/// The runs and the model of a part of `steps` or `annotations`, an extension of its `PartitionedFile`.
+/// The runs and the model of a part of an archive's table, an extension of its `PartitionedFile`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::query) struct SortedRows {
     pub(in crate::query) table: TableName,
@@ -59,6 +59,13 @@ pub(in crate::query) struct SortedRows {
     pub(in crate::query) model: Option<String>,
     /// The range of runs of the row group.
     pub(in crate::query) run_ids: (u32, u32),
+}
+
+impl SortedRows {
+    /// Returns whether the table is `runs`.
+    pub(in crate::query) fn are_runs(&self) -> bool {
+        self.table == TableName::Runs
+    }
 }
 
 /// A row group, or some of its rows.
@@ -130,8 +137,9 @@ impl ParquetScan {
             let order = self.sorted_by.iter().map(ascending).collect::<DataFusionResult<Vec<_>>>()?;
             scan = scan.with_output_ordering(LexOrdering::new(order).into_iter().collect());
         } else {
-            let is_sorted = files.first().is_some_and(|file| file.extension::<SortedRows>().is_some());
-            let division = state.config().get_extension::<Division>().filter(|_| is_sorted);
+            let rows = files.first().and_then(|file| file.extension::<SortedRows>());
+            let division = state.config().get_extension::<Division>();
+            let division = division.filter(|_| rows.is_some_and(|rows| !rows.are_runs()));
             let count = division.map_or(state.config().target_partitions(), |division| division.partitions);
             let count = count.clamp(1, files.len());
             let groups = balanced(files, count, |file| num_rows(file).unwrap_or(1)).into_iter();
@@ -188,7 +196,7 @@ impl ParquetScan {
             let column = row_group.column(0);
             let start = column.dictionary_page_offset().unwrap_or_else(|| column.data_page_offset());
             let run_ids = data.map(|data| group_run_ids(row_group).unwrap_or((data.first_run_id, data.last_run_id)));
-            if let (Some(data), Some(run_ids)) = (data.filter(|data| data.table != TableName::Runs), run_ids) {
+            if let (Some(data), Some(run_ids)) = (data, run_ids) {
                 part = part.with_extension(SortedRows { table: data.table, model: data.model.clone(), run_ids });
             }
             let statistics = statistics(&self.schema, num_rows, run_ids);

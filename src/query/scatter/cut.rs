@@ -169,6 +169,10 @@ fn is_divided(plan: &Plan) -> bool {
     if let Some(config) = scan_of(plan) {
         return reads_sorted_rows(config);
     }
+    if let Some(join) = plan.downcast_ref::<StepJoinExec>() {
+        // The build side, which may be `runs`, is divided like the probe side.
+        return is_divided(&join.probe);
+    }
     let Some(inputs) = divided_inputs(plan) else { return false };
     let children = plan.children();
     let count = |plan: &Plan| plan.output_partitioning().partition_count();
@@ -199,8 +203,10 @@ fn is_small(plan: &Plan) -> bool {
     is_alike && plan.children().into_iter().all(is_small)
 }
 
+/// Returns whether a scan reads steps or annotations.
 fn reads_sorted_rows(config: &FileScanConfig) -> bool {
-    config.file_groups.iter().flat_map(FileGroup::files).any(|file| file.extension::<SortedRows>().is_some())
+    let mut files = config.file_groups.iter().flat_map(FileGroup::files);
+    files.any(|file| file.extension::<SortedRows>().is_some_and(|rows| !rows.are_runs()))
 }
 
 /// Returns whether a divided node of a subtree is of a kind.

@@ -1,8 +1,9 @@
-//! Joins of `steps` and `annotations` by run and step.
+//! Joins of `steps` and `annotations` by run and step, and with `runs` by run.
 //!
 //! The rows of `steps` and the annotations of one model are sorted by `(run_id, step_index)`, and no key occurs twice.
 //! So a join on these two columns needs no hash table: it reads both sides once, in order, and compares keys. Where
-//! both sides have the same keys, it copies no column.
+//! both sides have the same keys, it copies no column. A join with `runs` also works so: each run is the pair of many
+//! steps, whose columns it need not copy.
 //!
 //! The *probe* side is cut into partitions of whole row groups, by number of rows. Each partition of the *build* side
 //! gets the row groups that may have the same runs. Row groups at a boundary are read by both partitions.

@@ -1,7 +1,8 @@
-//! The optimizer rule that replaces hash joins by joins by run and step.
+//! The optimizer rule that replaces hash joins by joins by run and step, or by run.
 
 use super::exec::StepJoinExec;
 use super::joined_rows::JoinedRows;
+use super::keys::KeyColumns;
 use super::sorted_scan::{SortedScan, index_of};
 use crate::query::rewrites::NodeRule;
 use datafusion::common::{JoinSide, JoinType, NullEquality, Result as DataFusionResult};
@@ -13,23 +14,25 @@ use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::joins::utils::{JoinFilter, build_join_schema};
 use std::sync::Arc;
 
-/// Replaces hash joins of sorted scans by run and step. Must run before the rule that distributes rows over partitions.
+/// Replaces hash joins of sorted scans by run and step, or by run. Must run before the rule that distributes rows over
+/// partitions.
 pub(in crate::query) const JOIN_BY_STEPS: NodeRule = NodeRule {
     name: "join_by_steps",
     change: |plan, config| {
         let Some(join) = plan.downcast_ref::<HashJoinExec>() else { return Ok(None) };
-        let join = by_steps(join, config.execution.target_partitions.max(1))?;
+        let join = by_keys(join, config.execution.target_partitions.max(1))?;
         Ok(join.map(|join| Arc::new(join) as Arc<dyn ExecutionPlan>))
     },
 };
 
-/// Returns the join that replaces a hash join; `None` if it is not on run and step of two sorted scans.
-fn by_steps(join: &HashJoinExec, partitions: usize) -> DataFusionResult<Option<StepJoinExec>> {
+/// Returns the join that replaces a hash join; `None` if it is not on the keys of two sorted scans.
+fn by_keys(join: &HashJoinExec, partitions: usize) -> DataFusionResult<Option<StepJoinExec>> {
     let (Some(left), Some(right)) = (SortedScan::below(join.left()), SortedScan::below(join.right())) else {
         return Ok(None);
     };
     // The other side must be cut at the runs of the probe side.
     let is_left = match join.join_type() {
+        JoinType::Inner if left.is_of_runs() || right.is_of_runs() => right.is_of_runs(),
         JoinType::Inner if left.is_cut || right.is_cut => left.is_cut,
         JoinType::Inner => left.num_rows() >= right.num_rows(),
         JoinType::Left | JoinType::LeftSemi => true,
@@ -41,7 +44,8 @@ fn by_steps(join: &HashJoinExec, partitions: usize) -> DataFusionResult<Option<S
     // A division for tasks has more partitions than this process has threads.
     let partitions = partitions.max(left.num_groups()).max(right.num_groups());
     let (probe, build) = if is_left { (left, right) } else { (right, left) };
-    if build.is_cut || join.fetch().is_some() {
+    let may_replace = !probe.is_of_runs() && (!build.is_of_runs() || build.is_cheap(partitions, probe.num_rows()));
+    if build.is_cut || join.fetch().is_some() || !may_replace {
         return Ok(None);
     }
     let (left_schema, right_schema) = (join.left().schema(), join.right().schema());
@@ -66,7 +70,14 @@ fn by_steps(join: &HashJoinExec, partitions: usize) -> DataFusionResult<Option<S
             }
         }
     }
-    let [Some(run), Some(step)] = keys else { return Ok(None) };
+    let [Some(run), step] = keys else { return Ok(None) };
+    if step.is_none() && !build.is_of_runs() {
+        return Ok(None);
+    }
+    let keys = [
+        KeyColumns { run: run.0, step: step.map(|step| step.0), are_unique: step.is_some() },
+        KeyColumns { run: run.1, step: step.map(|step| step.1), are_unique: true },
+    ];
     conditions.extend(join.filter().cloned());
     let columns = build_join_schema(&left_schema, &right_schema, join.join_type()).1;
     let columns = match &join.projection {
@@ -81,5 +92,5 @@ fn by_steps(join: &HashJoinExec, partitions: usize) -> DataFusionResult<Option<S
     // For pairs, the probe side needs only the runs of the build side.
     let probe = probe.cut(partitions, rows.returns_pairs_only().then_some(&build))?;
     let build = build.cut_at(&probe.run_ids)?;
-    StepJoinExec::try_new(probe.input, build, ([run.0, step.0], [run.1, step.1]), Arc::new(rows)).map(Some)
+    StepJoinExec::try_new(probe.input, build, keys, Arc::new(rows)).map(Some)
 }

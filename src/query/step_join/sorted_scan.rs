@@ -1,9 +1,9 @@
 //! Scans of sorted row groups, and how they are cut.
 
 use super::exec::StepJoinExec;
-use crate::archive::TableName;
 use crate::query::rewrites::OpaqueExec;
 use crate::query::scan::parquet_scan::{SortedRows, balanced, num_rows, scan_of};
+use arrow::datatypes::DataType;
 use datafusion::common::stats::Precision;
 use datafusion::common::{Result as DataFusionResult, ScalarValue, Statistics, internal_err};
 use datafusion::datasource::listing::PartitionedFile;
@@ -36,19 +36,22 @@ pub(super) struct SortedScan<'a> {
     config: &'a FileScanConfig,
     /// The row groups by partition, with their runs.
     groups: Vec<Vec<(&'a PartitionedFile, RunIds)>>,
-    /// Whether the scan is the probe side of another join by run and step. Its partitions must stay.
+    /// Whether the scan is the probe side of another join of sorted rows. Its partitions must stay.
     pub(super) is_cut: bool,
+    /// Whether a filter may drop rows.
+    is_filtered: bool,
 }
 
 impl<'a> SortedScan<'a> {
     /// Returns the scan below a join's input; `None` if the input has other nodes or rows of several models.
     pub(super) fn below(input: &'a Arc<dyn ExecutionPlan>) -> Option<SortedScan<'a>> {
-        let (mut node, mut is_cut) = (input, false);
+        let (mut node, mut is_cut, mut is_filtered) = (input, false, false);
         let config = loop {
             if let Some(config) = scan_of(node) {
                 break config;
             }
             is_cut |= node.is::<StepJoinExec>();
+            is_filtered |= node.is::<FilterExec>();
             node = below(node)?;
         };
         if config.limit.is_some() || !config.file_source().is::<ParquetSource>() {
@@ -70,8 +73,23 @@ impl<'a> SortedScan<'a> {
             }
             groups.push(parts);
         }
-        debug_assert!(table.is_none_or(|table| table.table != TableName::Runs));
-        Some(SortedScan { input, config, groups, is_cut })
+        is_filtered |= config.file_source().filter().is_some();
+        Some(SortedScan { input, config, groups, is_cut, is_filtered })
+    }
+
+    /// Returns whether the table is `runs`.
+    pub(super) fn is_of_runs(&self) -> bool {
+        self.parts().next().and_then(|(file, _)| file.extension::<SortedRows>()).is_some_and(SortedRows::are_runs)
+    }
+
+    /// Returns whether each of these partitions of a probe side may read the scan again. If a filter drops runs, a hash
+    /// join is faster, because it reads only the steps of the other runs.
+    pub(super) fn is_cheap(&self, partitions: usize, num_probe_rows: usize) -> bool {
+        let has_fixed_width =
+            |kind: &DataType| kind.is_primitive() || matches!(kind, DataType::Boolean | DataType::Dictionary(..));
+        let columns = self.input.schema();
+        let is_narrow = columns.fields().iter().all(|field| has_fixed_width(field.data_type()));
+        !self.is_filtered && is_narrow && 16 * partitions * self.num_rows() <= num_probe_rows
     }
 
     /// Returns the number of partitions.

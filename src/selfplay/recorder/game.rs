@@ -94,7 +94,7 @@ impl GameRecording {
     /// Waits until this many steps can be pushed without waiting.
     ///
     /// # Errors
-    /// The recorder's first error, if it has failed.
+    /// The errors of [`push`](GameRecording::push) about memory, and [`Argument`](crate::ErrorKind::Argument).
     #[inline]
     pub fn make_room(&mut self, steps: usize) -> Result<()> {
         let missing = self.game.rows.missing_blocks(self.num_kept(steps));
