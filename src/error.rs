@@ -203,7 +203,7 @@ pub enum ErrorKind {
         found: String,
     },
     /// An index outside a table.
-    #[error("index {index} is out of bounds for a table of {len} rows")]
+    #[error("index {index} is out of bounds for a length of {len}")]
     IndexOutOfBounds {
         /// The index.
         index: i128,

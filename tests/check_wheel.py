@@ -19,6 +19,27 @@ from zipfile import ZipFile
 ROOT = Path(__file__).resolve().parents[1]
 MAX_BYTES = 50_000_000
 """The budget of the wheel."""
+EXIT = """
+import threading, time
+import a2store
+
+class Slow:
+    def __del__(self, sleep=time.sleep):
+        sleep(0.5)  # The interpreter is shutting down, and a query ends meanwhile.
+
+def queries():
+    while True:
+        archive.sql("SELECT count(canonical(board)) FROM steps").to_numpy()
+        begun.set()
+
+slow, begun = Slow(), threading.Event()
+a2store.simulate("runs", runs=50, depth=0, progress=False)
+archive = a2store.open("games.a2", create=True)
+archive.ingest("runs", progress=False)
+threading.Thread(target=queries, daemon=True).start()
+assert begun.wait(60)
+"""
+"""A process that ends while another thread runs queries."""
 IMPORT = "import time; begun = time.perf_counter(); import a2store; print(time.perf_counter() - begun)"
 
 
@@ -45,6 +66,7 @@ def check(wheel: Path, python: str, extras: list[str]) -> None:
         assert code
         for block in code:
             run(f"{path}/python", "-W", "error", "-c", block, path=path)
+        run(f"{path}/python", "-c", EXIT, path=path)
         imported = min(float(run(f"{path}/python", "-c", IMPORT, path=path)) for _ in range(5))
         for extra in extras:
             run(*pip, "--dry-run", f"{wheel}[{extra}]", path=path)

@@ -2104,7 +2104,7 @@ class StepTable:
         (3, 16)
         >>> table.take([len(table)])
         Traceback (most recent call last):
-        IndexError: index 29320 is out of bounds for a table of 29320 rows
+        IndexError: index 29320 is out of bounds for a length of 29320
         """
 
     def rows_array(self) -> ArrowArray:

@@ -38,6 +38,9 @@ class StepLoader(IterableDataset[Tensors]):
     The loader is fastest without a ``DataLoader``: a thread prepares the batches ahead, and the tensors share their
     memory. ``len(loader)`` is the number of batches of an epoch on this rank.
 
+    ``board`` is int64 with the bits of the uint64 board, because PyTorch supports little arithmetic on uint64. Before
+    SQL or NumPy code uses boards, restore them: ``batch["board"].numpy().view("uint64")``.
+
     A ``DataLoader`` can use it as a dataset of whole batches: ``DataLoader(loader, batch_size=None)``. Each of n
     workers makes every n-th batch, so the ``DataLoader`` serves the same batches in the same order as without workers.
     Epochs advance and ``set_epoch`` works with workers too, even persistent ones. Workers that are not persistent

@@ -7,6 +7,7 @@ use super::view::{PyView, view};
 use crate::error::{OrRaise, raised};
 use crate::support::arrow::{ArrowBatch, ArrowSchema};
 use crate::support::integers::{Bounded, Positive, U16, U32, U64, Workers};
+use crate::support::interpreter::detached;
 use crate::support::interrupt::{abandonable, cancellable, interruptible};
 use crate::support::progress::{HIDDEN, ProgressOption};
 use crate::support::results::{IntoInstance, instances, is_first, skips_errors};
@@ -531,7 +532,7 @@ impl PyArchive {
             AnnotationInput::Folder(&folder)
         } else {
             let (schema, batches) = batches_of(("annotations", "a folder's path"), model, annotations)?;
-            rows = py.detach(|| concat_batches(&schema, &batches)).map_err(Error::other).or_raise()?;
+            rows = detached(py, || concat_batches(&schema, &batches)).map_err(Error::other).or_raise()?;
             AnnotationInput::Rows(&rows)
         };
         self.change(py, progress, |archive, progress, cancel| {
@@ -923,7 +924,7 @@ impl PyArchive {
             let mut newest = archive.clone();
             newest.refresh().map(|()| newest.version() == archive.version())
         };
-        let follows = follow.map_or_else(|| py.detach(is_newest), Ok).or_raise()?;
+        let follows = follow.map_or_else(|| detached(py, is_newest), Ok).or_raise()?;
         let mut options = ViewOptions::from_environment().or_raise()?;
         options.port = port;
         options.follows = follows;
@@ -957,7 +958,7 @@ impl PyArchive {
         let options = ReportOptions { condition: r#where, groups: by.parse().or_raise()?, compare, explorer: None };
         let archive = self.archive();
         let report = interruptible(py, progress, |progress, cancel| Report::of(&archive, &options, progress, cancel))?;
-        let page = py.detach(|| report.to_html()).or_raise()?;
+        let page = detached(py, || report.to_html()).or_raise()?;
         let (data, errors) = (PyDict::new(py), PyDict::new(py));
         for table in report.tables {
             match table.rows {

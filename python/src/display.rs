@@ -2,6 +2,7 @@
 
 use crate::error::OrRaise;
 use crate::support::integers::{Bounded, U16, U64};
+use crate::support::interpreter::detached;
 use crate::support::results::is_first;
 use a2store::board::{Board, Move, Palette, WideBoard, board_svg};
 use a2store_explore::Position;
@@ -28,7 +29,7 @@ pub(crate) fn svg(board: U64, tile_65536_mask: U16, size: Bounded<u32, 1, 10_000
 #[pyfunction]
 #[pyo3(name = "_write_page")]
 pub(crate) fn write_page(py: Python<'_>, path: PathBuf, page: &str) -> PyResult<()> {
-    py.detach(|| a2store_explore::write_page(&path, page)).or_raise()
+    detached(py, || a2store_explore::write_page(&path, page)).or_raise()
 }
 
 /// Returns an instance of `a2store.Position`.

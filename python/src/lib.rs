@@ -24,6 +24,7 @@ mod support;
 mod table;
 mod view;
 
+use crate::support::interpreter::detached;
 use a2store::archive::{TableName, table_schema};
 use pyo3::prelude::*;
 
@@ -34,6 +35,7 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
     a2store::board::build_tables();
     TableName::ALL.into_iter().for_each(|table| drop(table_schema(table)));
     a2store::selfplay::build_tables();
+    support::interpreter::wait_at_exit(module.py())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<archive::PyArchive>()?;
     module.add_class::<view::PyView>()?;
@@ -83,7 +85,7 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
 #[pyfunction]
 #[pyo3(name = "_run_command")]
 fn run_command(py: Python<'_>, args: Vec<std::ffi::OsString>) -> u8 {
-    py.detach(|| match args.first().is_some_and(|name| name == "a2pack") {
+    detached(py, || match args.first().is_some_and(|name| name == "a2pack") {
         true => a2store_cli::a2pack(args),
         false => a2store_cli::a2store(args),
     })

@@ -3,6 +3,7 @@
 use super::batch::PyBatch;
 use crate::error::OrRaise;
 use crate::support::integers::U64;
+use crate::support::interpreter::detached;
 use crate::support::interrupt::checking;
 use a2store::error::{Error, Result};
 use a2store::loader::{Batches, Loader, LoaderPosition, LoaderState, RankShare, Sampling, Start};
@@ -42,7 +43,7 @@ impl PyLoader {
     }
 
     fn __iter__(&self, py: Python<'_>) -> PyResult<PyBatchIterator> {
-        Ok(PyBatchIterator { batches: Mutex::new(Some(py.detach(|| self.0.batches()).or_raise()?)) })
+        Ok(PyBatchIterator { batches: Mutex::new(Some(detached(py, || self.0.batches()).or_raise()?)) })
     }
 
     /// The epoch that the next iteration serves.
@@ -292,7 +293,7 @@ impl PyBatchIterator {
     /// Return the number of remaining batches.
     fn __length_hint__(&self, py: Python<'_>) -> usize {
         // Detach the interpreter, because the thread that makes a batch may attach to check for signals.
-        py.detach(|| {
+        detached(py, || {
             let batches = self.batches.lock();
             batches.ok().and_then(|batches| batches.as_ref().map(|batches| batches.size_hint().0)).unwrap_or(0)
         })

@@ -4,6 +4,7 @@ use super::loader::{PyLoader, token_type};
 use super::table::PyStepTable;
 use crate::error::OrRaise;
 use crate::support::integers::{BatchSize, Bounded, NumSamples, Prefetch, Rank, U64, WorldSize};
+use crate::support::interpreter::detached;
 use crate::support::values::names_from;
 use a2store::loader::{self, LoaderOptions, Sampling};
 use a2store::table::StepTable;
@@ -87,5 +88,5 @@ pub(crate) fn mix(
     options.symmetries = symmetries;
     options.columns = columns.map(|names| names_from("columns", names)).transpose()?;
     options.prefetch = prefetch;
-    Ok(PyLoader(py.detach(|| loader::mix(&parts, options)).or_raise()?))
+    Ok(PyLoader(detached(py, || loader::mix(&parts, options)).or_raise()?))
 }

@@ -5,6 +5,7 @@ use super::table::PyStepTable;
 use crate::error::{OrRaise, raised};
 use crate::support::indices::row_indices;
 use crate::support::integers::{Bounded, U64, Workers};
+use crate::support::interpreter::detached;
 use crate::support::interrupt::{cancellable, checking, interruptible};
 use crate::support::numpy::copied_array;
 use crate::support::progress::{HIDDEN, ProgressOption};
@@ -38,7 +39,7 @@ pub(crate) struct PyPack(PackReader);
 impl PyPack {
     #[new]
     fn new(py: Python<'_>, path: PathBuf, checksums: bool) -> PyResult<PyPack> {
-        Ok(PyPack(py.detach(|| PackReader::open(&path)).or_raise()?.with_checksums(checksums)))
+        Ok(PyPack(detached(py, || PackReader::open(&path)).or_raise()?.with_checksums(checksums)))
     }
 
     fn __len__(&self) -> usize {
@@ -53,7 +54,7 @@ impl PyPack {
     }
 
     fn decode(&self, py: Python<'_>, place: usize) -> PyResult<PyRun> {
-        Ok(pyrun(&self.0, place, py.detach(|| self.0.decode(place)).or_raise()?))
+        Ok(pyrun(&self.0, place, detached(py, || self.0.decode(place)).or_raise()?))
     }
 
     /// Decode runs in parallel. Return the sound runs, and the exceptions of the others.
@@ -68,7 +69,7 @@ impl PyPack {
     ) -> PyResult<(Vec<PyRun>, Vec<Bound<'py, PyAny>>)> {
         let (pack, workers) = (&self.0, workers.map(Bounded::get));
         let runs = if places.len() <= BATCH_RUNS {
-            py.detach(|| decode_all(pack, &places, workers, CancellationToken::never())).or_raise()?
+            detached(py, || decode_all(pack, &places, workers, CancellationToken::never())).or_raise()?
         } else {
             cancellable(py, |cancel| decode_all(pack, &places, workers, cancel))?
         };
@@ -181,7 +182,7 @@ impl PyPackIterator {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<PyRun>> {
-        let next = py.detach(|| {
+        let next = detached(py, || {
             let (decoded, returned) = &mut *lock(&self.decoded);
             if decoded.as_slice().is_empty() {
                 *decoded = self.pack.decode_batch(&self.next_window(*returned)).into_iter();
@@ -195,7 +196,7 @@ impl PyPackIterator {
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
-        let returned = py.detach(|| lock(&self.decoded).1);
+        let returned = detached(py, || lock(&self.decoded).1);
         format!("PackIterator({} runs, {returned} returned)", self.places.len())
     }
 }
@@ -205,7 +206,7 @@ impl PyPackIterator {
 #[pyo3(name = "_permutation")]
 pub(crate) fn permutation(py: Python<'_>, length: u64, seed: u64, begin: u64, end: u64) -> PyResult<Bound<'_, PyAny>> {
     let permutation = Permutation::new(length, seed, 0).or_raise()?;
-    let places: Vec<u64> = py.detach(|| (begin..end).filter_map(|position| permutation.get(position)).collect());
+    let places: Vec<u64> = detached(py, || (begin..end).filter_map(|position| permutation.get(position)).collect());
     copied_array(py, &places, "<u8", None)
 }
 

@@ -7,6 +7,7 @@ use super::table::PyStepTable;
 use crate::error::{OrRaise, raised};
 use crate::support::arrow::{ArrowBatch, ArrowSchema, columns_and_types, stream_capsule};
 use crate::support::integers::{Bounded, Positive, U64};
+use crate::support::interpreter::{Inside, detached};
 use crate::support::interrupt::{cancellable, checking, interruptible, raised_again};
 use crate::support::progress::ProgressOption;
 use crate::support::values::names_from;
@@ -62,6 +63,7 @@ impl Rows {
     fn converted<'py>(query: &Bound<'py, PyQuery>, function: &str) -> PyResult<Bound<'py, PyAny>> {
         let (py, failure) = (query.py(), Arc::<Mutex<Option<Error>>>::default());
         let rows = Bound::new(py, Rows { query: query.get().query.clone(), failure: Arc::clone(&failure) })?;
+        let _inside = Inside::new();
         let converted = py.import("a2store._packages")?.call_method1(function, (rows,));
         converted.map_err(|error| match py.check_signals() {
             // A signal ends the stream, whose reader raises an error first.
@@ -119,7 +121,7 @@ impl PyQueryBatches {
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
-        let schema = py.detach(|| lock(&self.stream).schema());
+        let schema = detached(py, || lock(&self.stream).schema());
         format!("QueryBatches({})", columns_and_types(&schema))
     }
 }
@@ -151,7 +153,7 @@ impl PyQuery {
     /// [(16, 82292), (17, 46388)]
     fn limit(slf: &Bound<'_, Self>, #[pyo3(from_py_with = U64::int)] n: u64) -> PyResult<PyQuery> {
         let (py, query) = (slf.py(), &slf.get().query);
-        let limited = py.detach(|| query.limit(n)).or_raise()?;
+        let limited = detached(py, || query.limit(n)).or_raise()?;
         PyQuery::called(limited, slf.as_any(), "limit", (n,), &PyDict::new(py))
     }
 

@@ -5,6 +5,7 @@ use super::view::CallablePolicy;
 use crate::error::{OrRaise, raised};
 use crate::support::indices::place;
 use crate::support::integers::AnyInt;
+use crate::support::interpreter::detached;
 use crate::support::interrupt::cancellable;
 use crate::support::numpy::copied_array;
 use crate::support::results::IntoInstance;
@@ -60,10 +61,10 @@ pub(crate) struct PyRun {
 pub(crate) fn read_run(py: Python<'_>, path_or_bytes: &Bound<'_, PyAny>) -> PyResult<PyRun> {
     let (run, format) = if let Ok(bytes) = path_or_bytes.cast::<PyBytes>() {
         let bytes = bytes.as_bytes();
-        py.detach(|| decode_run(bytes)).or_raise()?
+        detached(py, || decode_run(bytes)).or_raise()?
     } else {
         let path: PathBuf = path_or_bytes.extract()?;
-        py.detach(|| read_run_file(path)).or_raise()?
+        detached(py, || read_run_file(path)).or_raise()?
     };
     Ok(PyRun::new(run, format, None))
 }
@@ -208,7 +209,7 @@ impl PyRun {
     /// >>> a2store.read_run("runs/run-00000.a2run2").verify() is None
     /// True
     fn verify(&self, py: Python<'_>) -> Option<String> {
-        py.detach(|| self.run.verify().err().map(|violation| violation.to_string()))
+        detached(py, || self.run.verify().err().map(|violation| violation.to_string()))
     }
 
     /// Return one position of the run: its board, the values of the moves and the move that was played.

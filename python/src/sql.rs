@@ -2,6 +2,7 @@
 
 use crate::error::OrRaise;
 use crate::support::integers::{Bounded, U64};
+use crate::support::interpreter::detached;
 use crate::support::results::instances;
 use crate::support::structured;
 use crate::support::values::{is_path, scalar, seconds};
@@ -85,17 +86,21 @@ pub(crate) fn batches_of(
         let DataType::Struct(fields) = field.data_type() else {
             return Err(not_a_table(&format!("an array of {}", type_name(field.data_type()))));
         };
-        let schema = Arc::new(Schema::new_with_metadata(fields.clone(), field.metadata().clone()));
+        let schema = Schema::new_with_metadata(fields.clone(), field.metadata().clone());
+        // pandas exports an index without a name as such a column.
+        let is_index = |name: &str| name.starts_with("__index_level_");
+        let kept: Vec<usize> = (0..fields.len()).filter(|&i| !is_index(fields[i].name())).collect();
+        let schema = Arc::new(schema.project(&kept).map_err(failed)?);
         let batch = |rows: Result<ArrayRef, ArrowError>| {
             let rows = rows.map_err(failed)?;
             if rows.null_count() > 0 {
                 return Err(not_a_table(&"an array with nulls"));
             }
             let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
-            let columns = rows.as_struct().columns().to_vec();
+            let columns = kept.iter().map(|&i| Arc::clone(rows.as_struct().column(i))).collect();
             RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &options).map_err(failed)
         };
-        let batches = table.py().detach(|| reader.map(batch).collect::<PyResult<Vec<_>>>())?;
+        let batches = detached(table.py(), || reader.map(batch).collect::<PyResult<Vec<_>>>())?;
         return Ok((schema, batches));
     }
     let batch = structured::batch_of(table).map_err(wrong)?;

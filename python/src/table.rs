@@ -7,6 +7,7 @@ use crate::error::{OrRaise, raised};
 use crate::support::arrow::{ArrowArray, ArrowSchema, stream_capsule};
 use crate::support::indices::{row_indices, run_ids_from};
 use crate::support::integers::{BatchSize, Bounded, NumSamples, Positive, Prefetch, Rank, U64, Workers, WorldSize};
+use crate::support::interpreter::detached;
 use crate::support::interrupt::{checking, interruptible};
 use crate::support::memory::{Memory, Owner};
 use crate::support::numpy::array;
@@ -366,7 +367,7 @@ impl PyStepTable {
     /// (3, 16)
     /// >>> table.take([len(table)])
     /// Traceback (most recent call last):
-    /// IndexError: index 29320 is out of bounds for a table of 29320 rows
+    /// IndexError: index 29320 is out of bounds for a length of 29320
     fn take(&self, py: Python<'_>, indices: &Bound<'_, PyAny>) -> PyResult<PyBatch> {
         self.batch(py, &row_indices(py, indices, self.table.num_rows())?)
     }
@@ -705,7 +706,7 @@ impl PyStepTable {
     ///
     /// Raises ``OSError`` if the system lacks suitable shared memory, which only Linux has.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
-        let handle = py.detach(|| self.table.handle()).or_raise()?;
+        let handle = detached(py, || self.table.handle()).or_raise()?;
         let attach = py.import("a2store._a2store")?.getattr("_attach")?;
         Ok((attach, (PyBytes::new(py, &handle),)))
     }
@@ -857,5 +858,5 @@ impl PyStepTable {
 #[pyo3(name = "_attach")]
 pub(crate) fn attach(py: Python<'_>, handle: &Bound<'_, PyBytes>) -> PyResult<PyStepTable> {
     let handle = handle.as_bytes();
-    Ok(PyStepTable::new(py.detach(|| StepTable::from_handle(handle)).or_raise()?))
+    Ok(PyStepTable::new(detached(py, || StepTable::from_handle(handle)).or_raise()?))
 }

@@ -1,20 +1,19 @@
 //! The explorer of an archive in a browser.
 
 use crate::error::OrRaise;
+use crate::support::interpreter::{attached, detached};
 use crate::support::numpy::{as_array, copied_array, type_and_shape, values};
 use crate::support::steps::legal_array;
 use a2store::archive::Archive;
 use a2store::board::WideBoard;
-use a2store::error::{Error, ErrorKind, Result};
+use a2store::error::{Error, Result};
 use a2store::system::process::lock;
 use a2store_explore::{LivePolicy, Replay, View, ViewOptions};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyCFunction, PyDict, PyTuple};
+use pyo3::types::PyTuple;
 use std::mem::ManuallyDrop;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
 /// A running explorer of an archive, from ``Archive.view``.
 ///
@@ -40,18 +39,9 @@ pub(crate) fn view(
     open_browser: bool,
 ) -> PyResult<PyView> {
     if let Some(policy) = policy {
-        let policy = Arc::new(CallablePolicy::new(py, policy)?);
-        options.policy = Some(Arc::clone(&policy) as Arc<dyn LivePolicy>);
-        // The interpreter must not end during a call from another thread. A forked child does not have the threads that
-        // call the policy.
-        let (policy, process) = (Arc::downgrade(&policy), std::process::id());
-        let end = move |args: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| match policy.upgrade() {
-            Some(policy) if process == std::process::id() => policy.end(args.py()),
-            _ => Ok(()),
-        };
-        py.import("atexit")?.call_method1("register", (PyCFunction::new_closure(py, None, None, end)?,))?;
+        options.policy = Some(Arc::new(CallablePolicy::new(py, policy)?));
     }
-    let view = py.detach(|| View::start(archive, options)).or_raise()?;
+    let view = detached(py, || View::start(archive, options)).or_raise()?;
     let url = view.url();
     if open_browser {
         py.import("webbrowser")?.call_method1("open", (&url,))?;
@@ -85,7 +75,7 @@ impl PyView {
     /// >>> archive.view(open_browser=False).close()
     fn close(&self, py: Python<'_>) {
         // A request that calls the policy may be waiting for the interpreter's lock.
-        py.detach(|| drop(lock(&self.view).take().map(ManuallyDrop::into_inner)));
+        detached(py, || drop(lock(&self.view).take().map(ManuallyDrop::into_inner)));
     }
 
     /// Return the view itself.
@@ -119,8 +109,6 @@ pub(crate) struct CallablePolicy {
     function: Py<PyAny>,
     /// A lock that is held during a call, because a model may not support concurrent calls.
     turn: Mutex<()>,
-    /// Whether the process is ending.
-    is_ending: AtomicBool,
 }
 
 impl CallablePolicy {
@@ -132,19 +120,7 @@ impl CallablePolicy {
         }
         let of_type = || bound.get_type().name().map(|name| name.to_string());
         let name = bound.getattr("__name__").and_then(|name| name.extract()).or_else(|_| of_type())?;
-        Ok(CallablePolicy { name, function, turn: Mutex::default(), is_ending: AtomicBool::new(false) })
-    }
-
-    /// Rejects further calls, and waits up to 5 seconds for the running call. Python calls it at exit.
-    fn end(&self, py: Python<'_>) -> PyResult<()> {
-        const LONGEST: Duration = Duration::from_secs(5);
-        self.is_ending.store(true, Ordering::SeqCst);
-        let started = Instant::now();
-        while self.turn.try_lock().is_err() && started.elapsed() < LONGEST {
-            py.detach(|| std::thread::sleep(Duration::from_millis(10)));
-            py.check_signals()?;
-        }
-        Ok(())
+        Ok(CallablePolicy { name, function, turn: Mutex::default() })
     }
 
     /// Returns the values for all positions of a game.
@@ -195,10 +171,7 @@ impl LivePolicy for CallablePolicy {
 
     fn values(&self, boards: &[WideBoard]) -> Result<Vec<[Option<f32>; 4]>> {
         let _turn = lock(&self.turn);
-        if self.is_ending.load(Ordering::SeqCst) {
-            return Err(ErrorKind::Cancelled.into());
-        }
-        Python::attach(|py| {
+        attached(|py| {
             self.call(py, boards).map_err(|error| Error::argument("policy", "values of the moves", error.to_string()))
         })
     }

@@ -420,7 +420,11 @@ fn bind(plan: LogicalPlan, params: ParamValues) -> Result<LogicalPlan> {
     };
     let (missing, unknown) = (expected.difference(&given), given.difference(&expected));
     for (names, problem) in [(missing, "no value for the parameters"), (unknown, "the query has no parameters")] {
-        let names: Vec<String> = names.map(|name| name.escape_debug().to_string()).collect();
+        let shown = |name: &String| match name.as_str() {
+            "?" => "? (write $1, $2, …)".to_owned(),
+            name => name.escape_debug().to_string(),
+        };
+        let names: Vec<String> = names.map(shown).collect();
         if !names.is_empty() {
             return Err(Error::query(format!("{problem} {}", names.join(", "))));
         }

@@ -122,6 +122,7 @@ fn parameters_are_bound_and_must_match() {
         0
     );
     assert_rejected(archive, "SELECT * FROM runs WHERE engine = $e", no_params(), "no value for the parameters $e");
+    assert_rejected(archive, "SELECT * FROM runs WHERE seed = ?", no_params(), "the parameters ? (write $1, $2, …)");
     let other = vec![("x", ScalarValue::from(1_i64))];
     assert_rejected(archive, "SELECT * FROM runs", other, "the query has no parameters $x");
 }

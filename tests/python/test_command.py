@@ -186,6 +186,9 @@ def test_swapped_arguments_of_ingest_create_nothing(archive: a2store.Archive, tm
     done = run_command("ingest", archive.path, tmp_path / "new", status=2)
     assert "found an archive; the archive comes last, as in `a2store ingest" in done.stderr
     assert not (tmp_path / "new").exists()
+    (tmp_path / "run").touch()
+    done = run_command("ingest", tmp_path, tmp_path / "run", status=2)
+    assert "found a file; the archive comes last, as in `a2store ingest" in done.stderr
     assert "comes last" not in run_command("ingest", archive.path, archive.path, status=2).stderr
     with pytest.raises(ValueError, match="paths: expected files and folders of runs, found an archive"):
         a2store.Archive.create(tmp_path / "games.a2").ingest(archive.path, progress=False)

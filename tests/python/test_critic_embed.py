@@ -297,7 +297,7 @@ def test_table(table: a2store.StepTable, archive: a2store.Archive, tmp_path: Pat
         )
     # Keys without boards do not satisfy the request.
     np.save(out / "embeddings.steps.npy", np.load(out / "embeddings.steps.npy")[["run_id", "step_index"]])
-    with pytest.raises(FileExistsError, match="or to other steps"):
+    with pytest.raises(FileExistsError, match="or to other steps; overwrite=True or --force"):
         embed(table, linear, out, batch_size=1000, model_sha=report.model_sha, progress=False)
     embed(table, linear, out, batch_size=1000, model_sha=report.model_sha, overwrite=True, progress=False)
     np.testing.assert_array_equal(np.load(out / "embeddings.steps.npy"), keys)
@@ -364,6 +364,14 @@ def test_command(played: list[Game], tmp_path: Path, capsys: pytest.CaptureFixtu
     assert (status, out, "not the weights of BoardTransformer" in err) == (1, "", True)
     small[1] = str(tmp_path / "none")
     assert run()[0] == 1
+    # A module in the working folder, and no PyTorch.
+    (tmp_path / "mine.py").write_text("def zeros(tokens): return tokens[:, :4].astype('f4')")
+    code = "import os, sys; os.chdir(sys.argv[1]); sys.path.remove(''); sys.modules['torch'] = None"
+    code += "\nfrom a2store.critic.__main__ import main; sys.exit(main(['embed', *sys.argv[2:]]))"
+    done = python("-c", code, tmp_path, "two", "--encoder", "mine:zeros", "--force")
+    assert (done.returncode, "4 bf16" in done.stdout) == (0, True), done.stderr
+    done = python("-c", code, tmp_path, "two", "--encoder", "a2store.critic.transformer:small", "--force")
+    assert (done.returncode, done.stderr) == (1, "error: this command needs PyTorch: pip install 'a2store[torch]'\n")
 
 
 WAITING = """

@@ -127,6 +127,30 @@ def test_a_forked_child_can_continue(archive: a2store.Archive) -> None:
     assert python(FORKED, archive.path) == "same\n"
 
 
+CALLED_AT_EXIT = """
+import atexit, os, sys, threading, time
+import numpy as np
+import a2store, a2store.selfplay
+archive = a2store.Archive.open(sys.argv[1])
+called, ending = threading.Event(), threading.Event()
+atexit.register(ending.set)
+def function(*args):
+    if not ending.is_set():
+        called.set()
+        ending.wait()
+        time.sleep(0.2)
+        os.write(1, b"returned\\n")
+    return np.zeros(len(args[0]), np.int8)
+threading.Thread(target=lambda: {work}, daemon=True).start()
+assert called.wait(60)
+"""
+
+
+@pytest.mark.parametrize("work", ["a2store.selfplay.play(function, num_games=8)", "archive.verify(progress=function)"])
+def test_the_process_ends_while_a_thread_calls_a_function(archive: a2store.Archive, work: str) -> None:
+    assert python(CALLED_AT_EXIT.format(work=work), archive.path) == "returned\n"
+
+
 def test_threads_share_everything(archive: a2store.Archive, table: a2store.StepTable) -> None:
     loader = table.loader(1000, seed=1)
     expected = row_keys(loader)

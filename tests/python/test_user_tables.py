@@ -57,7 +57,8 @@ def file(tmp_path: Path) -> Path:
 
 def as_pandas() -> Any:
     pytest.importorskip("pandas")
-    return LABELS.to_pandas().astype({"run_id": "UInt32"})
+    # The index has no name, and is not part of the table.
+    return LABELS.to_pandas().astype({"run_id": "UInt32"}).set_axis(range(LABELS.num_rows, 0, -1)).sample(frac=1)
 
 
 FORMS: dict[str, Callable[[], Any]] = {

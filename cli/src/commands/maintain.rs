@@ -142,6 +142,9 @@ fn list(archive: &Archive, is_json: bool) -> Result<u8> {
         return print_json(&models, []);
     }
     let mut out = std::io::stdout().lock();
+    if models.is_empty() {
+        writeln!(out, "no annotations")?;
+    }
     for model in models {
         let (rows, bytes) = (count(model.num_rows), megabytes(model.num_bytes));
         let (first, last) = (model.first_run_id, model.last_run_id);
@@ -156,6 +159,7 @@ pub(crate) fn verify(args: &VerifyArgs, quiet: bool) -> Result<u8> {
     let mut text: String = report.problems.iter().map(|problem| format!("{problem}\n")).collect();
     match report.problems.len() {
         0 => text += "sound",
+        1 => text += "1 problem",
         problems => text += &format!("{} problems", count(problems as u64)),
     }
     let (versions, files, bytes) = (count(report.num_versions), count(report.num_files), megabytes(report.num_bytes));

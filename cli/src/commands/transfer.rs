@@ -119,6 +119,11 @@ pub(crate) fn ingest(args: &IngestArgs, quiet: bool) -> Result<u8> {
             bail!(UsageError(format!("{input}: expected files or folders of runs, found an archive{hint}")));
         }
     }
+    if archive.is_file() {
+        let (input, found) = (inputs[0].display(), archive.display());
+        let hint = format!("the archive comes last, as in `a2store ingest {input} games.a2`");
+        bail!(UsageError(format!("{found}: expected an archive, found a file; {hint}")));
+    }
     let cancel = interrupt()?;
     let phases = Phases { mid: args.mid, late: args.late };
     let mut archive = Archive::open_or_create(archive, phases, &StorageOptions::default(), &cancel)?;

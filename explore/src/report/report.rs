@@ -86,6 +86,9 @@ impl Report {
         let rows = summary.rows.clone().map_err(Error::query)?;
         let facts = ReportFacts { has_annotations: !archive.annotations().is_empty(), ..facts(&rows) };
         check_groups(options, &rows)?;
+        if facts.num_groups == 0 && options.condition.is_some() {
+            progress.warn("no run meets the condition, so the report is empty");
+        }
         let mut found = vec![summary];
         let planned = plan::tables(&facts);
         progress.begin("report", Unit::Queries, planned.len() as u64);

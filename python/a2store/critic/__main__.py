@@ -24,6 +24,9 @@ from .encoder import DTYPES, POOLINGS, is_torch_module, load_encoder
 def main(arguments: Sequence[str] | None = None, program: str = "python -m a2store.critic") -> int:
     """Run a command and return its exit status. ``program`` is its name in help texts."""
     parser = _parser(program)
+    # As with `python -m`, an encoder's module may be in the working folder.
+    if "" not in sys.path:
+        sys.path.insert(0, "")
     options = parser.parse_args(arguments)
     try:
         status: int = options.run(options)
@@ -34,6 +37,11 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m a2sto
     except (ConfigError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        print("error: this command needs PyTorch: pip install 'a2store[torch]'", file=sys.stderr)
+        return 1
     except (Error, ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -180,7 +180,7 @@ class _Job:
                 if self.meta_path.exists() and not self.options.overwrite:
                     raise FileExistsError(
                         f"{self.meta_path}: belongs to another encoder, pooling, type or number of rows, or to other "
-                        "steps; overwrite would replace it"
+                        "steps; overwrite=True or --force replaces it"
                     )
                 if done and self._part_bytes() < len(self.header) + done * self.row_bytes:
                     done, crc, remark = 0, 0, "starting over: rows of an earlier run are missing"

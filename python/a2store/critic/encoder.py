@@ -1,7 +1,7 @@
 """Encoders, which turn the tokens of boards into vectors. They are found by the name ``module:name``.
 
 ``module:name`` is always the encoder itself, ready to be called, not a class or a function that makes an encoder.
-Modules are found as ``import`` finds them; ``python -m`` also searches the working folder.
+Modules are found as ``import`` finds them; ``a2store critic`` also searches the working folder.
 
 The input and output of an encoder, for B boards:
 
@@ -52,7 +52,7 @@ def load_encoder(name: str) -> Callable[[Any], Any]:
     """
     module_name, colon, path = name.partition(":")
     if not (module_name and colon and path):
-        raise ValueError(f"encoder: expected module:name, found {name!r}")
+        raise ValueError(f"encoder: expected module:name (a critic's own: transformer, one-hot), found {name!r}")
     try:
         module = import_module(module_name)
     except ModuleNotFoundError as error:

@@ -2,6 +2,7 @@
 
 use crate::error::OrRaise;
 use crate::support::integers::{Bounded, NumEnvs, U64, exact_integer};
+use crate::support::interpreter::detached;
 use crate::support::numpy::{as_array, copied_array, type_and_shape, values};
 use crate::support::results::is_first;
 use crate::support::steps::{legal_array, tokens_array};
@@ -36,7 +37,7 @@ impl PyVectorEnv {
     #[new]
     #[pyo3(signature = (num_envs, seed=0))]
     fn new(py: Python<'_>, num_envs: NumEnvs, #[pyo3(from_py_with = U64::int)] seed: u64) -> PyResult<PyVectorEnv> {
-        Ok(PyVectorEnv { env: py.detach(|| VectorEnv::new(num_envs.get(), seed)).or_raise()? })
+        Ok(PyVectorEnv { env: detached(py, || VectorEnv::new(num_envs.get(), seed)).or_raise()? })
     }
 
     fn __len__(&self) -> usize {
@@ -153,13 +154,12 @@ impl PyVectorEnv {
         }
         let numbers = values(&moves, "int64")?;
         let env = &mut self.env;
-        let rewards = py
-            .detach(|| {
-                let mut moves = Vec::with_capacity(numbers.len());
-                push_moves(&numbers, &mut moves)?;
-                env.step(&moves, illegal)
-            })
-            .or_raise()?;
+        let rewards = detached(py, || {
+            let mut moves = Vec::with_capacity(numbers.len());
+            push_moves(&numbers, &mut moves)?;
+            env.step(&moves, illegal)
+        })
+        .or_raise()?;
         Ok((copied_array(py, &rewards, "=u4", None)?, copied_array(py, &self.over_bytes(), "|b1", None)?))
     }
 

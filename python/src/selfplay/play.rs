@@ -3,6 +3,7 @@
 use super::recorder::PyRecorder;
 use crate::error::{Exception, OrRaise};
 use crate::support::integers::{Bounded, Depth, NumEnvs, U64, Workers};
+use crate::support::interpreter::{attached, detached};
 use crate::support::interrupt::interruptible;
 use crate::support::logging::{deliver, deliver_all, listen};
 use crate::support::numpy::{as_array, copied_array, type_and_shape, values};
@@ -70,16 +71,15 @@ impl PyPlayer {
         }
         let exps: Vec<i64> = values(tokens, "int64")?;
         let player = Player::new(self.depth);
-        let moves = py
-            .detach(|| {
-                let of = |exps: &[i64]| {
-                    let exps = std::array::from_fn(|cell| u8::try_from(exps[cell]).unwrap_or(u8::MAX));
-                    let chosen = player.choose(Board::from_exps(exps)?);
-                    Ok(chosen.map_or(0, |(chosen, _)| chosen as u8))
-                };
-                exps.chunks_exact(16).map(of).collect::<Result<Vec<u8>, Error>>()
-            })
-            .or_raise()?;
+        let moves = detached(py, || {
+            let of = |exps: &[i64]| {
+                let exps = std::array::from_fn(|cell| u8::try_from(exps[cell]).unwrap_or(u8::MAX));
+                let chosen = player.choose(Board::from_exps(exps)?);
+                Ok(chosen.map_or(0, |(chosen, _)| chosen as u8))
+            };
+            exps.chunks_exact(16).map(of).collect::<Result<Vec<u8>, Error>>()
+        })
+        .or_raise()?;
         copied_array(py, &moves, "|u1", None)
     }
 
@@ -131,10 +131,10 @@ pub(crate) fn play<'py>(
         listen(py);
         let reporter = &Reporter::new(py, progress);
         // The interpreter is detached while games are stepped.
-        let outcome = py.detach(|| {
+        let outcome = detached(py, || {
             play_with(
                 |positions| {
-                    Python::attach(|py| {
+                    attached(|py| {
                         deliver(py)?;
                         reporter.call(py)?;
                         Ok::<_, Exception>(ask(policy.bind(py), wide, positions)?)

@@ -3,6 +3,7 @@
 use crate::archive::PyArchive;
 use crate::error::{OrRaise, raised};
 use crate::support::integers::{AnyInt, Bounded, Positive, U64};
+use crate::support::interpreter::detached;
 use crate::support::logging::{deliver_all, logged};
 use crate::support::results::IntoInstance;
 use crate::support::steps::{board_from, boards_from, branches, move_from, moves_from, values_from};
@@ -137,7 +138,7 @@ impl PyRecorder {
     fn begin(&self, py: Python<'_>, seed: Option<Bounded<u64, 0, { u64::MAX as i128 - 1 }>>) -> PyResult<PyGame> {
         let seed = seed.map(Bounded::get);
         deliver_all(py);
-        Ok(PyGame(Mutex::new(Some(py.detach(|| self.0.begin(seed)).or_raise()?))))
+        Ok(PyGame(Mutex::new(Some(detached(py, || self.0.begin(seed)).or_raise()?))))
     }
 
     /// Write all ended games, wait until they are durable, and return the number of durable games.
@@ -218,7 +219,7 @@ impl PyRecorder {
 impl Drop for PyRecorder {
     fn drop(&mut self) {
         // Closing writes the remaining games, with the interpreter detached.
-        Python::attach(|py| py.detach(|| drop(self.0.close())));
+        Python::attach(|py| detached(py, || drop(self.0.close())));
     }
 }
 
@@ -255,7 +256,7 @@ impl PyGame {
         let mut guard = self.lock(py);
         let game = open(&mut guard)?;
         if !game.has_room(1) {
-            py.detach(|| game.make_room(1)).or_raise()?;
+            detached(py, || game.make_room(1)).or_raise()?;
         }
         game.push(board, action, ev).or_raise()
     }
@@ -290,7 +291,7 @@ impl PyGame {
         let mut guard = self.lock(py);
         let game = open(&mut guard)?;
         if !game.has_room(len) {
-            py.detach(|| game.make_room(len)).or_raise()?;
+            detached(py, || game.make_room(len)).or_raise()?;
         }
         let step = |place: usize| {
             let board = boards[place];
@@ -320,7 +321,7 @@ impl PyGame {
         open(&mut guard)?;
         let game = guard.take();
         drop(guard);
-        py.detach(|| game.map_or(Ok(0), |game| game.end(final_board))).or_raise()
+        detached(py, || game.map_or(Ok(0), |game| game.end(final_board))).or_raise()
     }
 
     /// Abandon the game and discard its steps.

@@ -1,5 +1,6 @@
 //! Long operations that Ctrl-C can stop.
 
+use super::interpreter::{Inside, attached, detached};
 use super::logging::{deliver, deliver_all, listen};
 use super::progress::{HIDDEN, ProgressOption, Reporter};
 use crate::error::OrRaise;
@@ -30,7 +31,7 @@ pub(crate) fn interruptible<T: Send>(
 ) -> PyResult<T> {
     listen(py);
     let (reporter, cancel) = (&Reporter::new(py, progress), &CancellationToken::new());
-    let outcome = py.detach(|| {
+    let (signal, outcome) = detached(py, || {
         std::thread::scope(|scope| {
             let (running, ended) = channel();
             let worker = scope.spawn(move || {
@@ -41,12 +42,11 @@ pub(crate) fn interruptible<T: Send>(
             if signal.is_err() {
                 cancel.cancel();
             }
-            let outcome = outcome_of(worker.join());
-            signal.and(outcome)
+            (signal, worker.join())
         })
     });
     deliver_all(py);
-    let done = reporter.end(py, outcome)?;
+    let done = reporter.end(py, signal.and_then(|()| outcome_of(outcome)))?;
     for text in reporter.take_warnings() {
         let text = CString::new(text.replace('\0', " "))?;
         PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 1)?;
@@ -74,7 +74,7 @@ pub(crate) fn abandonable<T: Send + 'static>(
     let (running, ended) = channel();
     let reporter = Arc::new(Reporter::new(py, progress));
     let (of_wait, of_work, of_cancel) = (Arc::clone(&reporter), Arc::clone(&reporter), cancel.clone());
-    let outcome = py.detach(move || {
+    let outcome = detached(py, move || {
         let worker = std::thread::spawn(move || {
             let _running = running;
             work(&*of_work, &of_cancel)
@@ -83,16 +83,16 @@ pub(crate) fn abandonable<T: Send + 'static>(
             cancel.cancel();
             return Err(signal);
         }
-        outcome_of(worker.join())
+        Ok(worker.join())
     });
     deliver_all(py);
-    reporter.end(py, outcome)
+    reporter.end(py, outcome.and_then(outcome_of))
 }
 
 /// Waits until a thread drops the sender of `ended`, and reports the progress. Returns early with a signal's exception.
 fn wait(ended: &Receiver<()>, reporter: &Reporter) -> PyResult<()> {
     while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(PERIOD) {
-        Python::attach(|py| {
+        attached(|py| {
             py.check_signals()?;
             deliver(py)?;
             reporter.call(py)
@@ -119,12 +119,12 @@ pub(crate) fn checking<T: Send>(
         CancellationToken::polling(move || {
             let mut signal = lock(&kept);
             if signal.is_none() {
-                *signal = Python::attach(|py| py.check_signals()).err();
+                *signal = attached(|py| py.check_signals()).err();
             }
             signal.is_some()
         })
     };
-    let outcome = py.detach(|| work(&cancel));
+    let outcome = detached(py, || work(&cancel));
     deliver_all(py);
     let signal = lock(&kept).take();
     signal.map_or_else(|| outcome.or_raise(), Err)
@@ -138,6 +138,7 @@ pub(crate) fn raised_again() -> bool {
     // Do not use PyO3 here, because it keeps its own count of attachments. Foreign code, called from a frame of PyO3,
     // may have released the interpreter before it reads. SAFETY: between the first and the last call this thread is
     // attached, even if it was not before, and no references are held.
+    let _inside = Inside::entering();
     unsafe {
         let state = PyGILState_Ensure();
         let signalled = PyErr_CheckSignals() != 0;

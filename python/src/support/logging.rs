@@ -4,6 +4,7 @@
 //! adds events to a queue. [`deliver`] empties the queue on a Python thread: while a call waits for its work,
 //! and before it returns.
 
+use super::interpreter::{Inside, detached};
 use a2store::system::clock;
 use a2store::system::process::{PerProcess, lock};
 use pyo3::exceptions::PyKeyboardInterrupt;
@@ -74,6 +75,7 @@ fn interrupts(py: Python<'_>, error: &PyErr) -> bool {
 }
 
 fn read_levels(py: Python<'_>) -> PyResult<()> {
+    let _inside = Inside::new();
     let names = LOGGERS.map(|(_, name)| name);
     let levels: [u8; LOGGERS.len()] = module(py)?.call_method1("levels", (names,))?.extract()?;
     for (level, known) in levels.into_iter().zip(&LEVELS) {
@@ -85,7 +87,7 @@ fn read_levels(py: Python<'_>) -> PyResult<()> {
 /// Releases the interpreter, runs `work`, and sends its events to `logging`.
 pub(crate) fn logged<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
     listen(py);
-    let done = py.detach(work);
+    let done = detached(py, work);
     deliver_all(py);
     done
 }
@@ -112,6 +114,7 @@ pub(crate) fn deliver(py: Python<'_>) -> PyResult<()> {
         HAS_EVENTS.store(false, Ordering::Relaxed);
         (std::mem::take(&mut queue.events), std::mem::take(&mut queue.dropped))
     };
+    let _inside = Inside::new();
     module(py)?.call_method1("handle", (Value::Array(events).to_string(), dropped)).map(drop)
 }
 

@@ -1,6 +1,7 @@
 //! The argument `progress`: show a bar in a terminal or notebook, show lines in a log, show nothing, or call a
 //! function.
 
+use super::interpreter::Inside;
 use a2store::system::process::lock;
 use a2store::system::progress::{Progress, ProgressBar, Unit};
 use pyo3::exceptions::PyTypeError;
@@ -96,6 +97,7 @@ impl Reporter {
 
     fn call_now(&self, py: Python<'_>) -> PyResult<()> {
         let Some(function) = &self.function else { return Ok(()) };
+        let _inside = Inside::new();
         *lock(&self.called) = Some(Instant::now());
         let (what, unit, done, total) = self.bar.counts();
         let state = PyDict::new(py);

@@ -30,16 +30,18 @@ pub(crate) fn board_from(name: &'static str, board: &Bound<'_, PyAny>) -> PyResu
         Err(PyTypeError::new_err(format!("{name}: expected {expected}, found {found}")))
     };
     let Ok(exps) = board.try_iter() else { return wrong(board) };
-    let mut len = 0_usize;
+    let mut found = Vec::new();
     for exp in exps {
         let exp = exp?;
         if exact_integer(&exp).is_none() {
             return wrong(&exp);
         }
-        Bounded::<u8, 0, 15>::part(name, &exp)?;
-        len += 1;
+        found.push(Bounded::<u8, 0, 15>::part(name, &exp)?);
     }
-    Err(raised(Error::argument(name, "sixteen exponents", len)))
+    let Ok(exps) = <[u8; 16]>::try_from(found.as_slice()) else {
+        return Err(raised(Error::argument(name, "sixteen exponents", found.len())));
+    };
+    Board::from_exps(exps).or_raise()
 }
 
 /// Converts a move from its number; 255 means none.
