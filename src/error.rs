@@ -424,6 +424,17 @@ impl Error {
         io::Error::other(source).into()
     }
 
+    /// Returns an error about a file that contradicts the rest of its archive or table.
+    pub(crate) fn damaged(
+        path: impl Into<PathBuf>,
+        what: &'static str,
+        expected: impl fmt::Display,
+        found: impl fmt::Display,
+    ) -> Self {
+        let (expected, found) = (expected.to_string(), found.to_string());
+        ErrorKind::Damaged { path: path.into(), what, expected, found }.into()
+    }
+
     /// Returns an error about an argument.
     pub fn argument(name: &'static str, expected: impl Into<String>, found: impl fmt::Display) -> Self {
         ErrorKind::Argument { name, expected: expected.into(), found: found.to_string() }.into()

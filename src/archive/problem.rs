@@ -3,7 +3,6 @@
 use crate::error::{Error, ErrorKind};
 use serde::Serialize;
 use std::fmt;
-use std::path::Path;
 
 /// A problem of an archive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -45,9 +44,4 @@ impl fmt::Display for Problem {
         }
         write!(f, "{}: expected {}, found {}", self.what, self.expected, self.found)
     }
-}
-
-/// Returns an error about a file that contradicts the rest of the archive.
-pub(super) fn damaged(path: &Path, what: &'static str, expected: impl Into<String>, found: impl Into<String>) -> Error {
-    ErrorKind::Damaged { path: path.to_path_buf(), what, expected: expected.into(), found: found.into() }.into()
 }

@@ -183,8 +183,7 @@ impl ParquetFile {
             return Ok(());
         }
         let expected = format!("the file of {} bytes that the query was planned with", self.num_bytes);
-        let (path, found) = (self.path.clone(), "a file that was changed since then".to_owned());
-        Err(ErrorKind::Damaged { path, what: "table", expected, found }.into())
+        Err(Error::damaged(&self.path, "table", expected, "a file that was changed since then"))
     }
 }
 

@@ -12,7 +12,6 @@ pub(in crate::archive) mod versions;
 
 use self::data_file::DataFile;
 use crate::archive::phases::Phases;
-use crate::archive::problem::damaged;
 use crate::archive::schema::SCHEMA_VERSION;
 use crate::archive::table_name::TableName;
 use crate::error::{Error, ErrorKind, Result};
@@ -223,7 +222,7 @@ impl Manifest {
             schema_version: u32,
         }
         check_seal(bytes, path)?;
-        let parse_error = |error: serde_json::Error| damaged(path, "manifest", "its fields", error.to_string());
+        let parse_error = |error: serde_json::Error| Error::damaged(path, "manifest", "its fields", error);
         let parsed = serde_json::from_slice::<Manifest>(bytes);
         let found = match &parsed {
             Ok(manifest) => manifest.schema_version,
@@ -242,14 +241,14 @@ impl Manifest {
     fn check(&self, version: u64, path: &Path) -> Result<()> {
         const MAX_IDS: u64 = 1 << 32;
         if self.version != version {
-            return Err(damaged(path, "version", version.to_string(), self.version.to_string()));
+            return Err(Error::damaged(path, "version", version, self.version));
         }
         if self.next_run_id > MAX_IDS {
-            return Err(damaged(path, "next_run_id", format!("at most {MAX_IDS}"), self.next_run_id.to_string()));
+            return Err(Error::damaged(path, "next_run_id", format!("at most {MAX_IDS}"), self.next_run_id));
         }
         if !(1..=self.version).contains(&self.first_version) {
             let expected = format!("1..={}", self.version);
-            return Err(damaged(path, "first_version", expected, self.first_version.to_string()));
+            return Err(Error::damaged(path, "first_version", expected, self.first_version));
         }
         Ok(())
     }
@@ -270,11 +269,11 @@ fn check_seal(bytes: &[u8], path: &Path) -> Result<()> {
     });
     let Some((body, stored)) = crc else {
         let found = format!("{} bytes without a checksum", bytes.len());
-        return Err(damaged(path, "end of the file", "a checksum", found));
+        return Err(Error::damaged(path, "end of the file", "a checksum", found));
     };
     let found = format!("{:08x}", crc32c::crc32c(body));
     if stored != found {
-        return Err(damaged(path, "CRC32C of the manifest", stored, found));
+        return Err(Error::damaged(path, "CRC32C of the manifest", stored, found));
     }
     Ok(())
 }

@@ -2,7 +2,6 @@
 
 use super::input::{SharedFile, guarded};
 use crate::archive::manifest::data_file::DataFile;
-use crate::archive::problem::damaged;
 use crate::archive::schema::table_schema;
 use crate::archive::storage::Storage;
 use crate::error::{Error, Result};
@@ -41,11 +40,11 @@ pub(super) fn check_content(opened: &File, path: &Path, file: &DataFile) -> Resu
     let (crc, num_bytes) = checksum(opened).map_err(|source| Error::io(path, source))?;
     if num_bytes != file.num_bytes {
         let bytes = |number: u64| format!("{number} bytes");
-        return Err(damaged(path, "length of the file", bytes(file.num_bytes), bytes(num_bytes)));
+        return Err(Error::damaged(path, "length of the file", bytes(file.num_bytes), bytes(num_bytes)));
     }
     let found = format!("{crc:08x}");
     if found != file.crc32c {
-        return Err(damaged(path, "CRC32C of the file", &file.crc32c, found));
+        return Err(Error::damaged(path, "CRC32C of the file", &file.crc32c, found));
     }
     Ok(())
 }

@@ -13,7 +13,6 @@
 use super::reader::check_content;
 use crate::archive::manifest::Manifest;
 use crate::archive::manifest::data_file::DataFile;
-use crate::archive::problem::damaged;
 use crate::archive::schema::{
     ARCHIVE_KEY, MOVE_NAMES, POLICIES, SCHEMA_VERSION, SCHEMA_VERSION_KEY, TXN_KEY, table_schema,
 };
@@ -148,7 +147,7 @@ fn verify_staged(staged: &Staged, file: &DataFile) -> Result<()> {
     let metadata = metadata.map_err(|error| parquet_error(error).with_path(staged.path()))?;
     let num_rows = metadata.file_metadata().num_rows();
     if u64::try_from(num_rows) != Ok(file.num_rows) {
-        return Err(damaged(staged.path(), "number of rows", file.num_rows.to_string(), num_rows.to_string()));
+        return Err(Error::damaged(staged.path(), "number of rows", file.num_rows, num_rows));
     }
     Ok(())
 }

@@ -2,7 +2,6 @@
 
 use super::backend::{Backend, Guard, ListedFile};
 use super::lock::Lock;
-use crate::archive::problem::damaged;
 use crate::error::{Error, Result};
 use crate::system::cancellation::CancellationToken;
 use crate::system::publish::{self, Published, Staged};
@@ -123,12 +122,8 @@ fn staged(name: &Path, bytes: &[u8]) -> Result<Staged> {
     if found != bytes {
         let place = bytes.iter().zip(&found).take_while(|(written, read)| written == read).count();
         let expected = format!("the {} bytes that were written", bytes.len());
-        return Err(damaged(
-            name,
-            "written file",
-            expected,
-            format!("{} bytes, different from byte {place} on", found.len()),
-        ));
+        let found = format!("{} bytes, different from byte {place} on", found.len());
+        return Err(Error::damaged(name, "written file", expected, found));
     }
     Ok(staged)
 }

@@ -21,9 +21,9 @@ use self::object_prefix::ObjectPrefix;
 pub(crate) use self::object_prefix::io_kind;
 use self::queue::Queue;
 use self::storage_options::StorageOptions;
-use crate::archive::problem::damaged;
 use crate::archive::table_name::TableName;
 use crate::error::{Error, Result};
+use std::fmt::Display;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
@@ -59,15 +59,14 @@ impl Storage {
     }
 
     /// Returns an error about a file that contradicts the rest of the archive.
-    #[allow(clippy::needless_pass_by_value)] // Callers pass numbers and texts without a borrow.
     pub(in crate::archive) fn damaged(
         &self,
         path: &str,
         what: &'static str,
-        expected: impl ToString,
-        found: impl ToString,
+        expected: impl Display,
+        found: impl Display,
     ) -> Error {
-        damaged(&self.path(path), what, expected.to_string(), found.to_string())
+        Error::damaged(self.path(path), what, expected, found)
     }
 
     /// Returns the paths of a table's data files, in no particular order.

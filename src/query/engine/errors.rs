@@ -22,16 +22,14 @@ pub(crate) fn query_error(error: DataFusionError) -> Error {
                 return Error::io(PathBuf::new(), source);
             }
             let found = error.find_root().strip_backtrace();
-            let found = found.lines().next().unwrap_or_default().to_owned();
+            let found = found.lines().next().unwrap_or_default();
             // `Archive::blame` finds out later which file it is.
-            let (path, expected) = (PathBuf::new(), "a readable file".to_owned());
-            return ErrorKind::Damaged { path, what: "data file", expected, found }.into();
+            return Error::damaged(PathBuf::new(), "data file", "a readable file", found);
         }
         DataFusionError::External(own) if own.is::<Error>() => match own.downcast_ref::<Error>().map(Error::kind) {
             Some(ErrorKind::QueryRefused { what, why }) => return Error::refused(what, why),
             Some(ErrorKind::Damaged { path, what, expected, found }) => {
-                let (path, expected, found) = (path.clone(), expected.clone(), found.clone());
-                return ErrorKind::Damaged { path, what, expected, found }.into();
+                return Error::damaged(path, what, expected, found);
             }
             Some(&ErrorKind::VersionNotFound { ref path, version, oldest, newest }) => {
                 return ErrorKind::VersionNotFound { path: path.clone(), version, oldest, newest }.into();

@@ -5,7 +5,7 @@
 //! to the reader if that saves decoding.
 
 use crate::archive::{Archive, DataFile, TableName, table_schema};
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::query::engine::errors::{external, query_error};
 use crate::query::rewrites::{Hides, OpaqueExec};
 use crate::query::scan::metadata_cache::MetadataCache;
@@ -119,9 +119,8 @@ impl ArchiveTable {
         let rows = |file: &DataFile| match index.rows_of(file, &matching, &steps) {
             Some(rows) => Ok(Some(rows)),
             None => {
-                let (path, what) = (self.archive.path().join(&file.path), "data file");
-                let (expected, found) = ("the steps of its runs".to_owned(), format!("{} rows", file.num_rows));
-                Err(external(ErrorKind::Damaged { path, what, expected, found }.into()))
+                let (path, found) = (self.archive.path().join(&file.path), format!("{} rows", file.num_rows));
+                Err(external(Error::damaged(path, "data file", "the steps of its runs", found)))
             }
         };
         self.files().map(rows).collect()

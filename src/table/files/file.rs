@@ -6,7 +6,7 @@ use crate::format::open_file;
 use crate::system::cancellation::CancellationToken;
 use crate::system::process::lock;
 use crate::system::progress::{Progress, ReportedWork, Unit};
-use crate::table::files::footer::{TableMeta, damaged, read_footer};
+use crate::table::files::footer::{TableMeta, read_footer};
 use crate::table::files::npy::{self, NpyHeader};
 use crate::table::files::region_location::RegionLocation;
 use crate::table::rows::fingerprint::Fingerprint;
@@ -117,11 +117,11 @@ impl StepTable {
     pub(in crate::table) fn of_memory(location: &RegionLocation) -> Result<StepTable> {
         let path = location.path();
         let meta = read_footer(&location.open()?, path)?;
-        let meta = meta.ok_or_else(|| damaged(path, "a footer", "none"))?;
+        let meta = meta.ok_or_else(|| Error::damaged(path, "table", "a footer", "none"))?;
         let rows = location.map()?;
         let (expected, found) = (meta.num_rows * meta.layout.stride() as u64, rows.bytes().len() as u64);
         if found != expected {
-            return Err(damaged(path, &format!("{expected} bytes of rows"), &found.to_string()));
+            return Err(Error::damaged(path, "table", format!("{expected} bytes of rows"), found));
         }
         let runs = Runs::of_bytes(meta.phases, meta.origin, meta.runs, path);
         StepTable::new(rows, meta.layout, meta.fingerprint, runs)
@@ -157,14 +157,15 @@ impl<'a> TableFile<'a> {
                 let expected = (rows_offset, num_rows, header.stride);
                 if found != expected || !header.is_of(&meta.layout) {
                     let expected = format!("rows as the header says, {expected:?}");
-                    return Err(damaged(path, &expected, &format!("{found:?}")));
+                    return Err(Error::damaged(path, "table", expected, format!("{found:?}")));
                 }
                 (meta.layout.clone(), None, Some(meta))
             }
             // NumPy writes nothing after the rows, so the extra bytes were a footer.
             None if size > end => {
                 let found = format!("{} bytes without a footer", size - end);
-                return Err(damaged(path, &format!("the end of the file or a footer at byte {end}"), &found));
+                let expected = format!("the end of the file or a footer at byte {end}");
+                return Err(Error::damaged(path, "table", expected, found));
             }
             None => {
                 let (layout, conversion) = header.layout().map_err(|error| error.with_path(path))?;

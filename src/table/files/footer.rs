@@ -48,6 +48,7 @@ pub(in crate::table) struct TableMeta {
 /// Reads the footer after the rows; `None` if the file has no footer.
 pub(in crate::table) fn read_footer(file: &File, path: &Path) -> Result<Option<TableMeta>> {
     let io = |error| Error::io(path, error);
+    let damaged = |expected: &str, found: String| Error::damaged(path, "table", expected, found);
     let size = file.metadata().map_err(io)?.len();
     let Some(at) = size.checked_sub(FOOTER_LEN as u64) else { return Ok(None) };
     let mut tail = [0; FOOTER_LEN];
@@ -59,11 +60,11 @@ pub(in crate::table) fn read_footer(file: &File, path: &Path) -> Result<Option<T
     let u64_at = |at: usize| tail.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u64::from_le_bytes(*b));
     let (json_len, runs_len) = (u64::from(u32_at(16)), u64::from(u32_at(20)));
     let Some(start) = at.checked_sub(json_len + runs_len) else {
-        return Err(damaged(path, "a footer inside of the file", &format!("one of {} bytes", json_len + runs_len)));
+        return Err(damaged("a footer inside of the file", format!("one of {} bytes", json_len + runs_len)));
     };
     let (rows_offset, rows_len) = (u64_at(0), u64_at(8));
     if Some(start) != rows_offset.checked_add(rows_len) {
-        return Err(damaged(path, "rows just before the footer", &format!("{rows_len} bytes from byte {rows_offset}")));
+        return Err(damaged("rows just before the footer", format!("{rows_len} bytes from byte {rows_offset}")));
     }
     let mut bytes = Vec::new();
     bytes.try_reserve_exact((json_len + runs_len) as usize).map_err(|_| {
@@ -77,12 +78,12 @@ pub(in crate::table) fn read_footer(file: &File, path: &Path) -> Result<Option<T
         return Err(Error::checksum(start, "the footer", expected, found).with_path(path));
     }
     let meta: TableMeta = serde_json::from_slice(&bytes[..json_len as usize])
-        .map_err(|error| damaged(path, "a footer's fields", &error.to_string()))?;
+        .map_err(|error| damaged("a footer's fields", error.to_string()))?;
     if !meta.layout.is_valid() {
-        return Err(damaged(path, "the layout of a row", &format!("{:?}", meta.layout)));
+        return Err(damaged("the layout of a row", format!("{:?}", meta.layout)));
     }
     if meta.num_rows.checked_mul(meta.layout.stride() as u64) != Some(rows_len) {
-        return Err(damaged(path, "rows before the footer", &format!("{rows_len} bytes from byte {rows_offset}")));
+        return Err(damaged("rows before the footer", format!("{rows_len} bytes from byte {rows_offset}")));
     }
     bytes.drain(..json_len as usize);
     Ok(Some(TableMeta { rows_offset, runs: bytes, ..meta }))
@@ -118,10 +119,4 @@ pub(in crate::table) fn footer(
     bytes.extend([0; 4]);
     bytes.extend(MAGIC);
     Ok(bytes)
-}
-
-/// Returns the error of a damaged table.
-pub(in crate::table) fn damaged(path: &Path, expected: &str, found: &str) -> Error {
-    let (expected, found) = (expected.to_owned(), found.to_owned());
-    ErrorKind::Damaged { path: path.into(), what: "table", expected, found }.into()
 }

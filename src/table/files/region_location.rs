@@ -1,8 +1,7 @@
 //! The place of read-only memory, with which another process maps it.
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::format::{open_file, open_regular};
-use crate::table::files::footer::damaged;
 use crate::table::files::shared_memory::{is_sealed, map_shared, move_to_file};
 use crate::table::rows::memory::{Backing, FileIdentity, FrozenRegion};
 use serde::{Deserialize, Serialize};
@@ -27,7 +26,7 @@ impl FrozenRegion {
     /// `footer`.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if the system has no sealed memory files.
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) if the system has no sealed memory files.
     pub(in crate::table) fn location(&self, footer: impl FnOnce() -> Result<Vec<u8>>) -> Result<RegionLocation> {
         let len = self.bytes().len() as u64;
         let of_memory = |file: &File| {
@@ -66,8 +65,8 @@ impl RegionLocation {
     /// Opens the file.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if the file is missing, or its process no longer holds the memory; [`ErrorKind::Damaged`] if
-    /// another file is in its place.
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) if the file is missing, or its process no longer holds the memory;
+    /// [`ErrorKind::Damaged`](crate::ErrorKind::Damaged) if another file is in its place.
     pub(in crate::table) fn open(&self) -> Result<File> {
         let file = match self.is_memory {
             true => open_regular(self.path()).map_err(|error| self.gone(&error))?,
@@ -78,11 +77,10 @@ impl RegionLocation {
             let text = |file: &FileIdentity| {
                 format!("{} bytes, inode {}, modified at {} ns", file.num_bytes, file.inode, file.modified_ns)
             };
-            let (what, expected, found) = ("the file of a shared table", text(&self.file), text(&found));
-            return Err(ErrorKind::Damaged { path: self.path().clone(), what, expected, found }.into());
+            return Err(Error::damaged(self.path(), "the file of a shared table", text(&self.file), text(&found)));
         }
         if self.is_memory && !is_sealed(&file) {
-            return Err(damaged(self.path(), "sealed memory", "a file that may change"));
+            return Err(Error::damaged(self.path(), "table", "sealed memory", "a file that may change"));
         }
         Ok(file)
     }
@@ -93,7 +91,7 @@ impl RegionLocation {
         let len = usize::try_from(self.len).ok().filter(|len| *len as u64 <= self.file.num_bytes);
         let len = len.ok_or_else(|| {
             let (expected, found) = (format!("at most {} bytes", self.file.num_bytes), format!("{} bytes", self.len));
-            Error::from(ErrorKind::Damaged { path: self.path().clone(), what: "handle of a table", expected, found })
+            Error::damaged(self.path(), "handle of a table", expected, found)
         })?;
         match self.is_memory {
             true => map_shared(file, len),

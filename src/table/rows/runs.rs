@@ -1,7 +1,7 @@
 //! The runs of a table, with the columns of `runs` that filters of rows use.
 
 use crate::archive::{Archive, Phases};
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, Result};
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type, UInt32Type};
@@ -79,7 +79,7 @@ impl Runs {
     /// Returns the runs; `None` if their source is unknown.
     ///
     /// # Errors
-    /// Any error of reading the archive; [`ErrorKind::Damaged`] if the file's bytes are invalid.
+    /// Any error of reading the archive; [`ErrorKind::Damaged`](crate::ErrorKind::Damaged) if the file's bytes are invalid.
     pub(in crate::table) fn facts(&self) -> Result<Option<Arc<TableRunFacts>>> {
         if let Some(facts) = self.facts.get() {
             return Ok(Some(Arc::clone(facts)));
@@ -88,11 +88,9 @@ impl Runs {
             RunsSource::Nowhere => return Ok(None),
             RunsSource::Archive(_) if !self.has_run_ids => return Ok(None),
             RunsSource::Archive(archive) => TableRunFacts::read(archive)?,
-            RunsSource::Bytes(bytes, path) => TableRunFacts::from_bytes(bytes).ok_or_else(|| ErrorKind::Damaged {
-                path: path.clone(),
-                what: "the runs of a table",
-                expected: "ids, scores, games and engines".into(),
-                found: format!("{} other bytes", bytes.len()),
+            RunsSource::Bytes(bytes, path) => TableRunFacts::from_bytes(bytes).ok_or_else(|| {
+                let found = format!("{} other bytes", bytes.len());
+                Error::damaged(path, "the runs of a table", "ids, scores, games and engines", found)
             })?,
         };
         Ok(Some(Arc::clone(self.facts.get_or_init(|| Arc::new(facts)))))
@@ -104,9 +102,8 @@ impl TableRunFacts {
         let mut facts = TableRunFacts::default();
         archive.read_columns_of_runs(&["run_id", "max_score", "game", "engine"], |batch| {
             facts.append(batch).ok_or_else(|| {
-                let expected = "run_id, max_score, game and engine as in the schema, in the order of run_id".into();
-                let (path, found) = (archive.path().to_path_buf(), "other columns".to_owned());
-                ErrorKind::Damaged { path, what: "the runs", expected, found }.into()
+                let expected = "run_id, max_score, game and engine as in the schema, in the order of run_id";
+                Error::damaged(archive.path(), "the runs", expected, "other columns")
             })
         })?;
         Ok(facts)
