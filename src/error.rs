@@ -304,14 +304,14 @@ impl Error {
         }
     }
 
-    /// Returns an error about the bytes at an offset.
+    /// Returns an error about the bytes at an offset, or about the input as a whole.
     pub(crate) fn decode(
-        offset: u64,
+        offset: impl Into<Option<u64>>,
         what: &'static str,
         expected: impl Into<String>,
         found: impl fmt::Display,
     ) -> Self {
-        let location = Location { offset: Some(offset), ..Location::default() };
+        let location = Location { offset: offset.into(), ..Location::default() };
         ErrorKind::Decode { location, what, expected: expected.into(), found: found.to_string() }.into()
     }
 

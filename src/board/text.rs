@@ -1,7 +1,7 @@
 //! Boards as text: `Display`, `Debug` and `FromStr`.
 
 use super::packed::Board;
-use crate::error::{Error, ErrorKind, Location, Result};
+use crate::error::{Error, Result};
 use std::fmt;
 use std::str::FromStr;
 
@@ -66,7 +66,7 @@ pub(super) fn parse(text: &str, most: u32) -> Result<[u8; 16]> {
     let exp = |word: &str| match word.parse::<u32>() {
         Ok(tile) if tile.is_power_of_two() && (2..=most).contains(&tile) => Ok(tile.trailing_zeros() as u8),
         _ if matches!(word, "." | "0") => Ok(0),
-        _ => Err(text_error("tile", &format!("a power of two in 2..={most}, or ."), word)),
+        _ => Err(Error::decode(None, "tile", format!("a power of two in 2..={most}, or ."), word)),
     };
     let words = text.split(|c: char| c.is_whitespace() || c == '/').filter(|word| !word.is_empty());
     let (mut exps, mut len) = ([0; 16], 0);
@@ -78,9 +78,5 @@ pub(super) fn parse(text: &str, most: u32) -> Result<[u8; 16]> {
         }
         len += 1;
     }
-    if len == 16 { Ok(exps) } else { Err(text_error("board", "16 tiles", &len.to_string())) }
-}
-
-fn text_error(what: &'static str, expected: &str, found: &str) -> Error {
-    ErrorKind::Decode { location: Location::default(), what, expected: expected.into(), found: found.into() }.into()
+    if len == 16 { Ok(exps) } else { Err(Error::decode(None, "board", "16 tiles", len)) }
 }

@@ -70,7 +70,7 @@ impl Macroxue {
         let metadata = std::fs::metadata(path).map_err(|source| Error::io(path, source))?;
         if !metadata.is_file() {
             let found = if metadata.is_dir() { "a folder" } else { "a pipe or a device" };
-            return Err(not_found(path, "meta file", "a file", found));
+            return Err(Error::decode(None, "meta file", "a file", found).with_path(path));
         }
         let file = open_file(path)?;
         let meta = LogMeta::read(file).map_err(|error| error.with_path(path))?;
@@ -83,7 +83,7 @@ impl Macroxue {
         });
         let Some((rows, len)) = found else {
             let expected = format!("{} beside it", candidates.join(" or "));
-            return Err(not_found(path, "file of rows", expected, "no such file"));
+            return Err(Error::decode(None, "file of rows", expected, "no such file").with_path(path));
         };
         Ok(Macroxue { meta, rows: StoredRows::File(rows), num_bytes: metadata.len().saturating_add(len) })
     }
@@ -256,10 +256,6 @@ fn rows_names(meta_path: &Path) -> [String; 2] {
     let name = name.strip_suffix(".json").unwrap_or(name);
     let name = name.strip_suffix(".meta").unwrap_or(name);
     [format!("{name}.jsonl.gz"), format!("{name}.jsonl")]
-}
-
-fn not_found(path: &Path, what: &'static str, expected: impl Into<String>, found: &str) -> Error {
-    Error::decode(0, what, expected, found).located(|location| location.offset = None).with_path(path)
 }
 
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! Tables that the user adds to a query.
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StructArray};
 use arrow::compute::{cast, nullif};
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
@@ -47,7 +47,8 @@ impl UserTable {
     /// bits.
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`] if a batch has another schema, or maps or dictionaries of narrow decimals.
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if a batch has another schema, or maps or dictionaries of
+    /// narrow decimals.
     pub fn from_batches(schema: SchemaRef, batches: Vec<RecordBatch>) -> Result<UserTable> {
         if let Some(other) = batches.iter().find(|batch| batch.schema().fields() != schema.fields()) {
             let fields = |schema: &SchemaRef| schema.fields().iter().map(ToString::to_string).collect::<Vec<_>>();
@@ -73,7 +74,8 @@ impl UserTable {
     /// Makes a table from a Parquet file. Each query reads only the columns that it needs.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`], and [`ErrorKind::Decode`] if the file is not Parquet.
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io), and [`ErrorKind::Decode`](crate::ErrorKind::Decode) if the file is not
+    /// Parquet.
     pub fn from_parquet(path: impl AsRef<Path>) -> Result<UserTable> {
         Ok(UserTable(UserTableSource::Parquet(ParquetFile::open(path.as_ref())?)))
     }
@@ -159,11 +161,8 @@ impl ParquetFile {
         if !meta.is_file() {
             return Err(Error::argument("table", "a Parquet file", path.display()));
         }
-        let metadata = ArrowReaderMetadata::load(&file, Default::default()).map_err(|error| {
-            let (expected, found) = ("a Parquet file".to_owned(), error.to_string());
-            let location = crate::error::Location { path: Some(path.clone()), ..Default::default() };
-            Error::from(ErrorKind::Decode { location, what: "footer", expected, found })
-        })?;
+        let metadata = ArrowReaderMetadata::load(&file, Default::default())
+            .map_err(|error| Error::decode(None, "footer", "a Parquet file", error).with_path(&path))?;
         let modified = meta.modified().ok();
         let schema = metadata.schema();
         let schema = Schema::new_with_metadata(widened_fields(schema.fields())?, schema.metadata().clone());

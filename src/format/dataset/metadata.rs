@@ -114,8 +114,7 @@ const EXPECTED: [(&str, &str); 8] = [
 
 /// Returns an error about a run's metadata in `metadata.db`.
 pub(super) fn damaged(index: usize, what: &'static str, expected: impl Into<String>, found: String) -> Error {
-    Error::decode(0, what, expected, found)
-        .located(|location| (location.run, location.offset) = (Some(index as u64), None))
+    Error::decode(None, what, expected, found).located(|location| location.run = Some(index as u64))
 }
 
 impl DatasetRun {

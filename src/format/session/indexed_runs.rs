@@ -128,9 +128,8 @@ impl IndexedRuns {
         expected: impl Into<String>,
         found: impl fmt::Display,
     ) -> Error {
-        let in_run = Error::decode(0, what, expected, found)
-            .located(|location| (location.run, location.offset) = (Some(index as u64), None));
-        in_run.with_path(self.folder.join(METADATA))
+        let error = Error::decode(None, what, expected, found).with_path(self.folder.join(METADATA));
+        error.located(|location| location.run = Some(index as u64))
     }
 }
 

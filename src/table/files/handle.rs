@@ -9,7 +9,7 @@
 //! The memory file holds the rows from byte 0 on, then a [`footer`](crate::table::files::footer). Attached columns are shared by the
 //! path of their files, and a list of places in the same way as rows.
 
-use crate::error::{Error, ErrorKind, Location, Result};
+use crate::error::{Error, Result};
 use crate::table::columns::attached::{AttachedColumn, RowPlaces, ValueFile};
 use crate::table::files::footer::footer;
 use crate::table::files::region_location::RegionLocation;
@@ -53,7 +53,7 @@ impl StepTable {
     /// A forked process already has its parent's tables and needs no handle.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if the system cannot create a memory file.
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) if the system cannot create a memory file.
     pub fn handle(&self) -> Result<Vec<u8>> {
         let no_footer = || Ok(Vec::new());
         let column = |column: &AttachedColumn| {
@@ -90,15 +90,12 @@ impl StepTable {
     /// the table's list of runs.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if the process that made the handle no longer holds the table, or a file is missing; [`ErrorKind::Damaged`]
-    /// if something else is in its place; [`ErrorKind::Decode`] for bytes that are no handle.
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) if the process that made the handle no longer holds the table, or a file
+    /// is missing; [`ErrorKind::Damaged`](crate::ErrorKind::Damaged) if something else is in its place;
+    /// [`ErrorKind::Decode`](crate::ErrorKind::Decode) for bytes that are no handle.
     pub fn from_handle(handle: &[u8]) -> Result<StepTable> {
-        let decode = |what, expected: String, found: String| {
-            Error::from(ErrorKind::Decode { location: Location::default(), what, expected, found })
-        };
-        let handle: TableHandle = serde_json::from_slice(handle).map_err(|error| {
-            decode("handle of a table", "the result of StepTable::handle".into(), error.to_string())
-        })?;
+        let handle: TableHandle = serde_json::from_slice(handle)
+            .map_err(|error| Error::decode(None, "handle of a table", "the result of StepTable::handle", error))?;
         let mut table = match handle.rows.is_memory {
             true => StepTable::of_memory(&handle.rows)?,
             false => {
@@ -113,7 +110,7 @@ impl StepTable {
         let num_rows = table.num_all_rows();
         let selection = Selection::from_pairs(pairs, num_rows);
         let expected = || format!("ascending ranges below {num_rows}");
-        Ok(table.of_selection(selection.map_err(|found| decode("rows of a view", expected(), found))?))
+        Ok(table.of_selection(selection.map_err(|found| Error::decode(None, "rows of a view", expected(), found))?))
     }
 }
 
