@@ -1,7 +1,7 @@
 //! Data files that a listing found, and what they say about themselves.
 
 use crate::archive::manifest::data_file::DataFile;
-use crate::archive::parquet::row_views::{at, models};
+use crate::archive::parquet::row_views::{at, words};
 use crate::archive::schema::{ARCHIVE_KEY, SCHEMA_VERSION, SCHEMA_VERSION_KEY};
 use crate::archive::storage::Storage;
 use crate::archive::table_name::TableName;
@@ -62,7 +62,7 @@ fn parse(table: TableName, path: &str, bytes: &Bytes) -> Option<SoundFile> {
         let batch = batch.ok()?;
         let ids = batch.column_by_name("run_id")?.as_primitive_opt::<UInt32Type>()?.values();
         if table == TableName::Annotations && model.is_none() {
-            model = Some(at(models(&batch).ok()?, 0)?.to_owned());
+            model = Some(at(words(&batch, "model").ok()?, 0)?.to_owned());
         }
         if table != TableName::Runs {
             ids.iter().for_each(|&run_id| *num_steps.entry(run_id).or_default() += 1);

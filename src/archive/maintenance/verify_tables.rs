@@ -6,7 +6,7 @@ use crate::archive::ingest::steps_batch::steps_batch;
 use crate::archive::manifest::Manifest;
 use crate::archive::manifest::data_file::DataFile;
 use crate::archive::manifest::versions::manifest_path;
-use crate::archive::parquet::row_views::{StepRows, at, models};
+use crate::archive::parquet::row_views::{StepRows, at, words};
 use crate::archive::parquet::run_rows::{RunRow, run_rows};
 use crate::archive::phases::Phases;
 use crate::archive::problem::Problem;
@@ -169,7 +169,7 @@ impl TablesVerifier<'_> {
     fn check_annotations(&self, file: &DataFile, facts: &HashMap<u32, RunRow>) -> Result<Vec<Problem>> {
         let is_current = self.current.contains(file.path.as_str());
         check_file(self.storage, file, self.cancel, &mut |batch, findings| {
-            let models = models(batch)?;
+            let models = words(batch, "model")?;
             if let Some(row) = (0..batch.num_rows()).find(|&row| at(models, row) != file.model.as_deref()) {
                 let expected = file.model.as_deref().unwrap_or("a model");
                 findings.add("model", expected, at(models, row).unwrap_or("none"));

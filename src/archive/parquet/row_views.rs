@@ -35,7 +35,7 @@ pub(super) fn column<'a, A: Array + 'static>(batch: &'a RecordBatch, name: &str)
 }
 
 /// Returns a dictionary column of text.
-pub(super) fn words<'a>(batch: &'a RecordBatch, name: &str) -> Result<Words<'a>> {
+pub(in crate::archive) fn words<'a>(batch: &'a RecordBatch, name: &str) -> Result<Words<'a>> {
     column::<DictionaryArray<Int32Type>>(batch, name)?.downcast_dict().ok_or_else(|| mistyped(name))
 }
 
@@ -43,11 +43,6 @@ pub(super) fn words<'a>(batch: &'a RecordBatch, name: &str) -> Result<Words<'a>>
 #[allow(clippy::needless_pass_by_value)] // Arrow implements the trait for references.
 pub(in crate::archive) fn at<A: ArrayAccessor>(array: A, row: usize) -> Option<A::Item> {
     array.is_valid(row).then(|| array.value(row))
-}
-
-/// Returns the column `model` of `annotations`.
-pub(in crate::archive) fn models(batch: &RecordBatch) -> Result<Words<'_>> {
-    words(batch, "model")
 }
 
 fn mistyped(name: &str) -> Error {
