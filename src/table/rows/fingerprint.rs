@@ -37,7 +37,9 @@ impl Fingerprint {
 
     /// Returns the fingerprint of a whole table from the hash of its rows.
     pub(in crate::table) fn of_hash(rows: &blake3::Hash, layout: &RowLayout) -> Result<Fingerprint> {
-        Ok(Fingerprint::of_parts(&[rows.as_bytes(), &layout.to_bytes()?]))
+        // Different layouts have different bytes.
+        let layout = serde_json::to_vec(layout).map_err(std::io::Error::from)?;
+        Ok(Fingerprint::of_parts(&[rows.as_bytes(), &layout]))
     }
 
     /// Returns the fingerprint of several tables in their order.

@@ -1,6 +1,5 @@
 //! The byte layout of a row: a [`Step`](crate::Step), then the extra columns, the widest first.
 
-use crate::error::{Error, Result};
 use crate::step::{FIELDS, STEP_SIZE, Step};
 use crate::table::rows::element::ElementType;
 use crate::table::rows::step_column::{STEP_INDEX, is_reserved};
@@ -140,11 +139,6 @@ impl RowLayout {
         self.extras.len() < 1 << 10
             && self.extras.iter().enumerate().all(is_sound)
             && *self == RowLayout::new(self.extras.clone())
-    }
-
-    /// Returns the layout as bytes. Different layouts have different bytes.
-    pub(in crate::table) fn to_bytes(&self) -> Result<Vec<u8>> {
-        serde_json::to_vec(self).map_err(|error| Error::from(std::io::Error::from(error)))
     }
 
     /// Sets the strings of the category columns, in the order of those columns.

@@ -23,14 +23,6 @@ impl StopOnError {
         }
         cancel.check()
     }
-
-    pub(in crate::table) fn raise(&self, error: Error) {
-        lock(&self.0).get_or_insert(error);
-    }
-
-    pub(in crate::table) fn into_result(self) -> Result<()> {
-        self.0.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
-    }
 }
 
 /// Runs `work` on some threads. The first error stops all threads and is returned.
@@ -40,10 +32,10 @@ pub(in crate::table) fn on_cores(num_threads: usize, work: impl Fn(&StopOnError)
         // A reader may panic on damaged data. Other threads must not wait forever for its turn.
         let failed = || Err(Error::query("the query engine panicked; the data may be damaged"));
         if let Err(error) = catch_panic(|| work(&stop)).unwrap_or_else(failed) {
-            stop.raise(error);
+            lock(&stop.0).get_or_insert(error);
         }
     });
-    stop.into_result()
+    stop.0.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
 }
 
 /// Computes parts on all cores, and returns their values in order. The first error or a cancellation stops all threads.
