@@ -17,13 +17,12 @@ use crate::archive::maintenance::compact::merge_small;
 use crate::archive::manifest::transaction::{Patience, transact};
 use crate::archive::manifest::{Manifest, Operation};
 use crate::error::Result;
-use crate::format::{Container, Rejected, RunInput};
+use crate::format::{Rejected, RunInput};
 use crate::system::cancellation::CancellationToken;
 use crate::system::progress::Progress;
 use crate::system::workers::pool;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Instant;
 use tracing::{info, warn};
 
@@ -53,22 +52,9 @@ impl Archive {
         self.ingest_input(RunInput::Paths(&paths), options, progress, cancel)
     }
 
-    /// Ingests the runs of a recording. Compares ids instead of content: a run is new if its session and id are
-    /// new.
-    ///
-    /// This view must not show any of the recording's runs.
-    pub(crate) fn ingest_recorded(
-        &mut self,
-        runs: &Arc<Container>,
-        options: &IngestOptions,
-        progress: &dyn Progress,
-        cancel: &CancellationToken,
-    ) -> Result<IngestReport> {
-        let recorded_since = Some(self.manifest.next_run_id);
-        self.ingest_input(RunInput::Open { runs, recorded_since }, options, progress, cancel)
-    }
-
-    fn ingest_input(
+    /// Ingests the runs of an input. A run of a recording is new if its session and id are new; its content is not
+    /// compared.
+    pub(crate) fn ingest_input(
         &mut self,
         input: RunInput<'_>,
         options: &IngestOptions,

@@ -5,7 +5,7 @@ use super::options::RecorderOptions;
 use super::sink::{Sink, SinkFormat};
 use crate::archive::{Archive, IngestOptions, TableName};
 use crate::error::{Error, Result};
-use crate::format::{Container, RunSource, SourceFacts, SourceFormat, SourceRun};
+use crate::format::{Container, RunInput, RunSource, SourceFacts, SourceFormat, SourceRun};
 use crate::run::RunMeta;
 use crate::system::cancellation::CancellationToken;
 use crate::system::random;
@@ -48,8 +48,11 @@ impl Sink for ArchiveSink {
         let (path, session) = (PathBuf::from(&*self.session), Some(Arc::clone(&self.session)));
         let runs = Container { source, path, format: SourceFormat::Session, session };
         let options = IngestOptions { strict: true, ..IngestOptions::default() };
-        // Compares ids, so that games of a commit that was written but not confirmed are not added again.
-        self.archive.ingest_recorded(&Arc::new(runs), &options, &(), CancellationToken::never())?;
+        // This view shows none of the games. Games of a commit that was written but not confirmed are not added again,
+        // because their ids are compared.
+        let recorded_since = Some(self.archive.manifest().next_run_id);
+        let input = RunInput::Open { runs: &Arc::new(runs), recorded_since };
+        self.archive.ingest_input(input, &options, &(), CancellationToken::never())?;
         Ok(Vec::new())
     }
 
