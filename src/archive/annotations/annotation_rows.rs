@@ -2,8 +2,8 @@
 
 use crate::archive::schema::{MOVE_NAMES, POLICIES, table_schema};
 use crate::archive::table_name::TableName;
-use crate::error::{Error, ErrorKind, Location, Result};
-use crate::format::AnnotationFolder;
+use crate::error::{Error, Result};
+use crate::format::{AnnotationFolder, header_error};
 use crate::system::casts::checked_cast;
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, DictionaryArray, FixedSizeListArray, Float32Builder, Int32Array,
@@ -96,10 +96,7 @@ impl AnnotationRows {
     /// Returns an error about annotations that contradict the archive.
     pub(in crate::archive) fn refuse(&self, what: &'static str, expected: impl Into<String>, found: String) -> Error {
         match self {
-            AnnotationRows::Folder(folder) => {
-                let location = Location { path: Some(folder.path().to_owned()), ..Location::default() };
-                ErrorKind::Header { location, what, expected: expected.into(), found }.into()
-            }
+            AnnotationRows::Folder(folder) => header_error(what, expected, found, folder.path()),
             AnnotationRows::Table(_) => Error::argument(what, expected, found),
         }
     }

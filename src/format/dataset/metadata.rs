@@ -94,7 +94,8 @@ impl Metadata {
     pub(super) fn run(&self, index: usize) -> Result<(RunMeta, u64, u64)> {
         let Some(record) = self.0.get(index) else { return Err(Error::no_index(index, self.0.len())) };
         if let Some(InvalidValue { what, expected, found }) = record.problem.as_deref() {
-            return Err(damaged(index, what, *expected, found.clone()));
+            let error = Error::decode(None, what, *expected, found);
+            return Err(error.located(|location| location.run = Some(index as u64)));
         }
         Ok((record.meta.clone(), record.first_step, u64::from(record.num_steps)))
     }
@@ -111,11 +112,6 @@ const EXPECTED: [(&str, &str); 8] = [
     ("runs.start_time", "NULL or an INTEGER"),
     ("runs.elapsed_s", "NULL or a number"),
 ];
-
-/// Returns an error about a run's metadata in `metadata.db`.
-pub(super) fn damaged(index: usize, what: &'static str, expected: impl Into<String>, found: String) -> Error {
-    Error::decode(None, what, expected, found).located(|location| location.run = Some(index as u64))
-}
 
 impl DatasetRun {
     fn of(row: &Row<'_>) -> DatasetRun {

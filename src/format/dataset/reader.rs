@@ -1,7 +1,7 @@
 //! Reading NumPy datasets.
 
 use super::manifest::{Manifest, check_file};
-use super::metadata::{Metadata, damaged};
+use super::metadata::Metadata;
 use super::row::{DatasetRow, ROW_LEN, fields};
 use crate::error::{Error, Result};
 use crate::format::files::mapped::{header_error, map_file};
@@ -91,7 +91,9 @@ impl Dataset {
         let (meta, first, len) = self.runs.run(index)?;
         let rows = first.checked_add(len).and_then(|end| self.steps.rows(first..end)).ok_or_else(|| {
             let expected = format!("rows within the {} of the dataset", self.num_steps());
-            damaged(index, "runs.first_step_idx", expected, format!("{len} from {first} on"))
+            let found = format!("{len} from {first} on");
+            Error::decode(None, "runs.first_step_idx", expected, found)
+                .located(|location| location.run = Some(index as u64))
         })?;
         Ok((meta, first, rows))
     }

@@ -3,7 +3,7 @@
 // The compiler cannot rule out that another process changes a mapped file.
 #![allow(unsafe_code)]
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::system::publish::Staged;
 use memmap2::{Mmap, MmapMut};
 use serde::Serialize;
@@ -31,8 +31,7 @@ pub(in crate::format) fn map_bytes(bytes: &[u8]) -> Result<Mmap> {
 /// Returns a header error about a file or folder as a whole.
 #[cold]
 pub(crate) fn header_error(what: &'static str, expected: impl Into<String>, found: String, path: &Path) -> Error {
-    let location = crate::error::Location { path: Some(path.to_owned()), ..Default::default() };
-    ErrorKind::Header { location, what, expected: expected.into(), found }.into()
+    Error::decode(None, what, expected, found).with_path(path).of_header()
 }
 
 /// Reads a JSON file of at most `max_len` bytes; `None` if it does not exist. Errors name its content `what`, which must
