@@ -208,9 +208,12 @@ def test_queries_that_would_crash_the_engine(attacker: Attacker, archive: a2stor
 CALL = re.compile(r'\d+ +(?P<name>\w+)\((?:(?:\d+|AT_FDCWD)<(?P<folder>[^>]*)>, )?(?P<path>"[^"]*")?')
 MEASURED = ("/proc/self/status/", "/proc/self/clear_refs/", "/proc/self/task/")
 """Files that ``attacker.py`` itself reads."""
-COUNTED = ("/proc/self/cgroup/", "/proc/self/mountinfo/", "/sys/fs/cgroup/", "/sys/devices/system/cpu/online/")
+COUNTED = (
+    *("/proc/self/cgroup/", "/proc/self/mountinfo/", "/sys/fs/cgroup/", "/sys/devices/system/cpu/online/"),
+    "/proc/sys/vm/overcommit_memory/",
+)
 """After a time limit, new threads start. Rust's library reads the number of cores that they may use. glibc reads the
-number of all cores when threads compete for memory."""
+number of all cores when threads compete for memory, and the last file before it returns a thread's memory."""
 
 
 @linux

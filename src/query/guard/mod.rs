@@ -12,12 +12,14 @@
 //! | file | owns |
 //! | --- | --- |
 //! | `statement.rs` | checks and rewrites of a statement's syntax tree, before it is planned |
+//! | `names.rs` | names and positions of columns in a statement |
 //! | `plan.rs` | checks of a plan, before and after it is analyzed |
 //! | `sizes.rs` | a bound on the texts and lists that functions return |
 //! | `signed_sums.rs` | sums of integers and booleans as int64 |
 //! | `float_extremes.rs` | `min` and `max` of floats in groups |
 
 mod float_extremes;
+mod names;
 mod plan;
 mod signed_sums;
 mod sizes;

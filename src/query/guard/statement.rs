@@ -1,5 +1,6 @@
 //! Checks of a statement's syntax tree, before it is planned.
 
+use super::names::{qualify_keys, replace_position};
 use super::plan;
 use crate::error::{Error, Result};
 use crate::query::engine::errors::{did_you_mean, query_error};
@@ -11,9 +12,9 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::{DFParserBuilder, Statement as Parsed};
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CastKind, DataType, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArgumentClause, FunctionArguments, Ident, ObjectName, OrderByExpr, OrderByOptions, Query, Select,
-    SelectFlavor, SelectItem, SetExpr, Statement, TableAlias, TableFactor, UnaryOperator, Value, Visit, VisitMut,
-    Visitor, VisitorMut, WildcardAdditionalOptions,
+    FunctionArgumentClause, FunctionArguments, Ident, ObjectName, OrderByExpr, OrderByKind, OrderByOptions, Query,
+    Select, SelectFlavor, SelectItem, SetExpr, Statement, TableAlias, TableFactor, UnaryOperator, Value, Visit,
+    VisitMut, Visitor, VisitorMut, WildcardAdditionalOptions,
 };
 use datafusion::sql::sqlparser::dialect::dialect_from_str;
 use std::collections::HashMap;
@@ -99,7 +100,7 @@ fn query_of(parsed: &mut Parsed) -> Result<&mut Statement> {
     Err(Error::refused(what, why))
 }
 
-/// Rewrites of a statement: FROM without SELECT, the unary minus, functions of other engines that DataFusion lacks,
+/// Rewrites of a statement: FROM without SELECT, positions in ORDER BY, keys of USING in WHERE, the unary minus, functions of other engines that DataFusion lacks,
 /// functions that return unsigned counts, and names of derived tables.
 #[derive(Default)]
 struct Rewrites {
@@ -116,6 +117,11 @@ impl VisitorMut for Rewrites {
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Box<Error>> {
         let is_select = matches!(*query.body, SetExpr::Select(_));
         self.sorted.push(is_select && query.order_by.is_some());
+        if let (SetExpr::Select(select), Some(order)) = (query.body.as_ref(), &mut query.order_by)
+            && let OrderByKind::Expressions(keys) = &mut order.kind
+        {
+            keys.iter_mut().for_each(|key| replace_position(key, select));
+        }
         ControlFlow::Continue(())
     }
 
@@ -130,6 +136,7 @@ impl VisitorMut for Rewrites {
             select.flavor = SelectFlavor::Standard;
             select.projection = vec![SelectItem::Wildcard(WildcardAdditionalOptions::default())];
         }
+        qualify_keys(select);
         ControlFlow::Continue(())
     }
 
