@@ -25,19 +25,21 @@ import a2store
 
 class Slow:
     def __del__(self, sleep=time.sleep):
-        sleep(0.5)  # The interpreter is shutting down, and a query ends meanwhile.
+        sleep(20 * self.seconds)  # The interpreter is shutting down, and a query ends meanwhile.
 
 def queries():
     while True:
+        begun = time.perf_counter()
         list(archive.sql("SELECT count(canonical(board)) FROM steps").to_batches())
-        begun.set()
+        slow.seconds = time.perf_counter() - begun
+        ended.set()
 
-slow, begun = Slow(), threading.Event()
+slow, ended = Slow(), threading.Event()
 a2store.simulate("runs", runs=50, depth=0, progress=False)
 archive = a2store.open("games.a2", create=True)
 archive.ingest("runs", progress=False)
 threading.Thread(target=queries, daemon=True).start()
-assert begun.wait(60)
+assert ended.wait(60)
 """
 """A process that ends while another thread runs queries."""
 IMPORT = "import time; begun = time.perf_counter(); import a2store; print(time.perf_counter() - begun)"

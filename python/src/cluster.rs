@@ -1,5 +1,6 @@
 //! Engines of tasks that Python brings: anything with `submit`, as in `concurrent.futures`.
 
+use crate::support::interpreter::attached;
 use a2store::error::{Error, ErrorKind, Result};
 use a2store::query::{Cluster, Engine, Query, TaskCancel, TaskDone};
 use a2store::system::process::lock;
@@ -27,7 +28,7 @@ impl Engine for PyEngine {
     }
 
     fn start(&self, index: usize, task: Vec<u8>, done: TaskDone) -> Result<TaskCancel> {
-        Python::attach(|py| {
+        attached(|py| {
             let start = || {
                 let future = self.submit.bind(py).call1((PyBytes::new(py, &task),))?;
                 let done = FutureDone { index, done: Mutex::new(Some(done)) };

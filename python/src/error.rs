@@ -1,6 +1,7 @@
 //! Conversion of the crate's errors to Python's own exceptions where they exist, else to subclasses of `a2store.Error`.
 
 use super::cluster::EngineError;
+use crate::support::interpreter::Inside;
 use crate::support::values::location;
 use a2store::error::{Error, ErrorKind};
 use pyo3::exceptions::{PyIndexError, PyKeyboardInterrupt, PyMemoryError, PyOSError, PyValueError};
@@ -80,6 +81,7 @@ fn task_error(source: &(dyn std::error::Error + Send + Sync + 'static), error: &
 
 /// Makes an exception of a class in `python/a2store/_errors.py`, which documents its attributes.
 fn own_error(py: Python<'_>, class: &str, message: String, error: &Error) -> PyResult<PyErr> {
+    let _inside = Inside::new(py);
     let exception = py.import("a2store._errors")?.getattr(class)?.call1((message,))?;
     let place = error.location();
     exception.setattr("kind", error.kind_name())?;

@@ -63,7 +63,7 @@ impl Rows {
     fn converted<'py>(query: &Bound<'py, PyQuery>, function: &str) -> PyResult<Bound<'py, PyAny>> {
         let (py, failure) = (query.py(), Arc::<Mutex<Option<Error>>>::default());
         let rows = Bound::new(py, Rows { query: query.get().query.clone(), failure: Arc::clone(&failure) })?;
-        let _inside = Inside::new();
+        let _inside = Inside::new(py);
         let converted = py.import("a2store._packages")?.call_method1(function, (rows,));
         converted.map_err(|error| match py.check_signals() {
             // A signal ends the stream, whose reader raises an error first.

@@ -2,7 +2,7 @@
 
 use crate::error::OrRaise;
 use crate::support::integers::{Bounded, U64};
-use crate::support::interpreter::detached;
+use crate::support::interpreter::{Inside, detached};
 use crate::support::results::instances;
 use crate::support::structured;
 use crate::support::values::{is_path, scalar, seconds};
@@ -76,6 +76,7 @@ pub(crate) fn batches_of(
     name: &str,
     table: &Bound<'_, PyAny>,
 ) -> PyResult<(SchemaRef, Vec<RecordBatch>)> {
+    let _inside = Inside::new(table.py());
     let wrong = |error: PyErr| PyTypeError::new_err(format!("{argument}: {name}: expected a table: {error}"));
     if table.hasattr("__arrow_c_stream__")? || table.hasattr("__arrow_c_array__")? {
         let failed = |error: ArrowError| PyValueError::new_err(format!("{argument}: {name}: {error}"));
@@ -88,7 +89,8 @@ pub(crate) fn batches_of(
         };
         let schema = Schema::new_with_metadata(fields.clone(), field.metadata().clone());
         // pandas exports an index without a name as such a column.
-        let is_index = |name: &str| name.starts_with("__index_level_");
+        let is_pandas = schema.metadata().contains_key("pandas");
+        let is_index = |name: &str| is_pandas && name.starts_with("__index_level_") && name.ends_with("__");
         let kept: Vec<usize> = (0..fields.len()).filter(|&i| !is_index(fields[i].name())).collect();
         let schema = Arc::new(schema.project(&kept).map_err(failed)?);
         let batch = |rows: Result<ArrayRef, ArrowError>| {

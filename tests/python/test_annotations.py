@@ -273,7 +273,7 @@ def test_a_model_is_replaced_extended_and_dropped(made: Made, tmp_path: Path) ->
 def test_the_command(made: Made, tmp_path: Path) -> None:
     archive = made.archive(tmp_path)
     folder = made.folder / "predicted"
-    assert run_command("annotate", archive.path).stdout == ""
+    assert run_command("annotate", archive.path).stdout == "no annotations\n"
     assert "160 steps of 5 runs annotated" in run_command("annotate", archive.path, "m", folder).stdout
     assert "found annotations of runs" in run_command("annotate", archive.path, "m", folder, status=2).stderr
     assert "160 replaced" in run_command("annotate", archive.path, "m", folder, "--replace").stdout

@@ -146,6 +146,27 @@ assert called.wait(60)
 """
 
 
+USED_AT_EXIT = """
+import atexit, sys, threading
+ending = threading.Event()
+def work():
+    ending.wait()
+    print(archive.sql("SELECT 1").count(), flush=True)
+thread = threading.Thread(target=work, daemon=True)
+def end():
+    ending.set()
+    thread.join(60)
+atexit.register(end)
+import a2store
+archive = a2store.Archive.open(sys.argv[1])
+thread.start()
+"""
+
+
+def test_a_function_of_atexit_waits_for_a_thread_that_uses_an_archive(archive: a2store.Archive) -> None:
+    assert python(USED_AT_EXIT, archive.path) == "1\n"
+
+
 @pytest.mark.parametrize("work", ["a2store.selfplay.play(function, num_games=8)", "archive.verify(progress=function)"])
 def test_the_process_ends_while_a_thread_calls_a_function(archive: a2store.Archive, work: str) -> None:
     assert python(CALLED_AT_EXIT.format(work=work), archive.path) == "returned\n"

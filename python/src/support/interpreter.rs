@@ -5,7 +5,7 @@
 //! forever before they enter, and the interpreter waits for the threads that are inside.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyCFunction, PyDict, PyTuple};
+use pyo3::types::{IntoPyDict, PyCFunction, PyDict, PyTuple};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -29,15 +29,17 @@ thread_local! {
 pub(crate) struct Inside;
 
 impl Inside {
-    pub(crate) fn new() -> Inside {
-        NUM_INSIDE.fetch_add(1, Ordering::SeqCst);
-        OWN.set(OWN.get() + 1);
-        Inside
+    /// Begins a call of Python code. Waits forever if the interpreter is shutting down.
+    pub(crate) fn new(py: Python<'_>) -> Inside {
+        if IS_ENDING.load(Ordering::SeqCst) {
+            py.detach(|| drop(Inside::entering()));
+        }
+        Inside::counted()
     }
 
     /// Waits forever if the interpreter is shutting down. The thread must be detached.
     pub(crate) fn entering() -> Inside {
-        let inside = Inside::new();
+        let inside = Inside::counted();
         if IS_ENDING.load(Ordering::SeqCst) && !ENDS.get() {
             NUM_INSIDE.fetch_sub(OWN.take(), Ordering::SeqCst);
             loop {
@@ -45,6 +47,12 @@ impl Inside {
             }
         }
         inside
+    }
+
+    fn counted() -> Inside {
+        NUM_INSIDE.fetch_add(1, Ordering::SeqCst);
+        OWN.set(OWN.get() + 1);
+        Inside
     }
 }
 
@@ -93,21 +101,49 @@ pub(crate) fn attached<T>(work: impl FnOnce(Python<'_>) -> T) -> T {
 
 /// Makes the interpreter wait at its end for the threads that are inside.
 pub(crate) fn wait_at_exit(py: Python<'_>) -> PyResult<()> {
-    let process = std::process::id();
-    let end = move |args: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| -> PyResult<()> {
-        ENDS.set(true);
-        IS_ENDING.store(true, Ordering::SeqCst);
-        let begun = Instant::now();
-        // A forked child has none of its parent's threads.
-        while process == std::process::id() && begun.elapsed() < LONGEST {
-            // A thread inside may wait for the interpreter.
-            args.py().detach(|| std::thread::sleep(Duration::from_millis(1)));
-            if NUM_INSIDE.load(Ordering::SeqCst) == 0 {
-                break;
+    if py.version_info() >= (3, 14) {
+        return Ok(());
+    }
+    let exit = Exit;
+    let keep = move |_: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| _ = &exit;
+    py.import("atexit")?.call_method1("register", (PyCFunction::new_closure(py, None, None, keep)?,))?;
+    // A forked child has only the thread that forked.
+    let reset = |_: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| NUM_INSIDE.store(OWN.get(), Ordering::SeqCst);
+    let reset = PyCFunction::new_closure(py, None, None, reset)?;
+    let options = [("after_in_child", reset)].into_py_dict(py)?;
+    py.import("os")?.call_method("register_at_fork", (), Some(&options)).map(drop)
+}
+
+/// A value of a function that `atexit` keeps. `atexit` drops it after it has called all functions, of which some may wait
+/// for threads that use a2store.
+struct Exit;
+
+impl Drop for Exit {
+    fn drop(&mut self) {
+        Python::attach(|py| {
+            if let Err(error) = close(py) {
+                error.write_unraisable(py, None);
             }
-            args.py().check_signals()?;
+        });
+    }
+}
+
+/// Lets no other thread enter the interpreter, and waits for the threads that are inside.
+fn close(py: Python<'_>) -> PyResult<()> {
+    // `atexit` also drops its functions in a child of `multiprocessing`, which goes on.
+    if py.import("threading")?.call_method0("main_thread")?.call_method0("is_alive")?.is_truthy()? {
+        return Ok(());
+    }
+    ENDS.set(true);
+    IS_ENDING.store(true, Ordering::SeqCst);
+    let begun = Instant::now();
+    while begun.elapsed() < LONGEST {
+        // A thread inside may wait for the interpreter.
+        py.detach(|| std::thread::sleep(Duration::from_millis(1)));
+        if NUM_INSIDE.load(Ordering::SeqCst) == 0 {
+            break;
         }
-        Ok(())
-    };
-    py.import("atexit")?.call_method1("register", (PyCFunction::new_closure(py, None, None, end)?,)).map(drop)
+        py.check_signals()?;
+    }
+    Ok(())
 }

@@ -75,7 +75,7 @@ fn interrupts(py: Python<'_>, error: &PyErr) -> bool {
 }
 
 fn read_levels(py: Python<'_>) -> PyResult<()> {
-    let _inside = Inside::new();
+    let _inside = Inside::new(py);
     let names = LOGGERS.map(|(_, name)| name);
     let levels: [u8; LOGGERS.len()] = module(py)?.call_method1("levels", (names,))?.extract()?;
     for (level, known) in levels.into_iter().zip(&LEVELS) {
@@ -114,7 +114,7 @@ pub(crate) fn deliver(py: Python<'_>) -> PyResult<()> {
         HAS_EVENTS.store(false, Ordering::Relaxed);
         (std::mem::take(&mut queue.events), std::mem::take(&mut queue.dropped))
     };
-    let _inside = Inside::new();
+    let _inside = Inside::new(py);
     module(py)?.call_method1("handle", (Value::Array(events).to_string(), dropped)).map(drop)
 }
 

@@ -97,7 +97,7 @@ impl Reporter {
 
     fn call_now(&self, py: Python<'_>) -> PyResult<()> {
         let Some(function) = &self.function else { return Ok(()) };
-        let _inside = Inside::new();
+        let _inside = Inside::new(py);
         *lock(&self.called) = Some(Instant::now());
         let (what, unit, done, total) = self.bar.counts();
         let state = PyDict::new(py);

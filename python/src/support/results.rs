@@ -1,6 +1,7 @@
 //! Reports and descriptions for Python: instances of the dataclasses in `python/a2store/_results.py`, which lists and
 //! documents their fields.
 
+use super::interpreter::Inside;
 use super::numpy::copied_array;
 use a2store::archive::{
     AnnotateReport, CommitInfo, CompactReport, ExpireReport, IngestReport, ModelInfo, Problem, RestoreReport,
@@ -20,6 +21,7 @@ use pyo3::types::{IntoPyDict, PyDict, PyTuple};
 /// Makes an instance of a dataclass from fields of a value, and from other values: `field = value`.
 macro_rules! instance {
     ($py:ident, $class:ident, $from:ident: $($field:ident $(= $other:expr)?),*) => {{
+        let _inside = Inside::new($py);
         let fields = PyDict::new($py);
         $(fields.set_item(stringify!($field), instance!(@value $from, $field $(= $other)?))?;)*
         $py.import("a2store._results")?.getattr(stringify!($class))?.call((), Some(&fields))

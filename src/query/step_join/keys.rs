@@ -27,7 +27,7 @@ pub(super) fn keys_of(rows: &RecordBatch, columns: KeyColumns, before: Option<u6
     if let Some((before, key)) = first_descent(&keys, before, columns.are_unique) {
         let pair = |key: u64| (key >> 32, key & u64::from(u32::MAX));
         let (before, key) = (pair(before), pair(key));
-        return exec_err!("a join by run and step: expected ascending runs and steps, found {key:?} after {before:?}");
+        return exec_err!("a join of sorted rows: expected ascending (run, step), found {key:?} after {before:?}");
     }
     Ok(keys)
 }
