@@ -10,7 +10,7 @@ use a2store::archive::{
 use a2store::error::{Error, Result};
 use a2store::export::ExportReport;
 use a2store::format::{JsonlReport, PackStats, Rejected, RunFormat};
-use a2store::query::{Function, SavedParameter, SavedQuery, ScalarValue};
+use a2store::query::{Function, SavedParameter, SavedQuery, json_scalar};
 use a2store::run::Run;
 use a2store::selfplay::{PlayReport, PlayedGame, RecorderStats, SimulateReport};
 use a2store::table::Shard;
@@ -101,7 +101,8 @@ into_instance! { self, py:
     }
     RestoreReport as RestoreReport { version, new_version, adopted_runs, adopted, lost, damaged, done }
     SavedParameter as SavedParameter {
-        name, type = self.dtype, default = default_value(py, self.default)?, doc,
+        name, type = self.dtype, doc,
+        default = py.import("json")?.call_method1("loads", (json_scalar(&self.default).to_string(),))?,
     }
     SavedQuery as SavedQuery {
         name, purpose,
@@ -138,17 +139,6 @@ fn column<'py, T: NoUninit>(
     of: impl Fn(&PlayedGame) -> T,
 ) -> PyResult<Bound<'py, PyAny>> {
     copied_array(py, &games.iter().map(of).collect::<Vec<T>>(), dtype, None)
-}
-
-fn default_value(py: Python<'_>, value: ScalarValue) -> PyResult<Py<PyAny>> {
-    Ok(match value {
-        ScalarValue::Boolean(Some(value)) => value.into_pyobject(py)?.to_owned().into_any().unbind(),
-        ScalarValue::Int64(Some(value)) => value.into_pyobject(py)?.into_any().unbind(),
-        ScalarValue::UInt64(Some(value)) => value.into_pyobject(py)?.into_any().unbind(),
-        ScalarValue::Float64(Some(value)) => value.into_pyobject(py)?.into_any().unbind(),
-        ScalarValue::Utf8(Some(value)) => value.into_pyobject(py)?.into_any().unbind(),
-        _ => py.None(),
-    })
 }
 
 /// Returns whether `on_error` is `"skip"`, and not `"raise"`.
