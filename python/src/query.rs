@@ -28,12 +28,6 @@ use pyo3_arrow::ffi::to_schema_pycapsule;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-impl PyQuery {
-    fn write(&self, py: Python<'_>, path: PathBuf, format: RowFormat) -> PyResult<u64> {
-        cancellable(py, move |cancel| self.query.write(path, format, cancel))
-    }
-}
-
 /// A query as an Arrow stream for another package. A stream passes on only the text of an error, so this type keeps the
 /// error.
 #[pyclass(frozen)]
@@ -423,7 +417,7 @@ impl PyQuery {
     /// >>> archive.sql("SELECT * FROM steps WHERE phase = 'late'").write_parquet("late.parquet")
     /// 1950
     fn write_parquet(&self, py: Python<'_>, path: PathBuf) -> PyResult<u64> {
-        self.write(py, path, RowFormat::Parquet)
+        cancellable(py, |cancel| self.query.write(path, RowFormat::Parquet, cancel))
     }
 
     /// Run the query, write its rows to a CSV file as they are computed, and return their number.
@@ -440,7 +434,7 @@ impl PyQuery {
     /// >>> Path("scores.csv").read_text().splitlines()[:2]
     /// ['run_id,max_score', '0,11308']
     fn write_csv(&self, py: Python<'_>, path: PathBuf) -> PyResult<u64> {
-        self.write(py, path, RowFormat::Csv)
+        cancellable(py, |cancel| self.query.write(path, RowFormat::Csv, cancel))
     }
 
     /// Run the query, write its rows to an Arrow IPC file as they are computed, and return their number.
@@ -455,7 +449,7 @@ impl PyQuery {
     /// >>> archive.sql("SELECT * FROM runs").write_ipc("runs.arrow")
     /// 20
     fn write_ipc(&self, py: Python<'_>, path: PathBuf) -> PyResult<u64> {
-        self.write(py, path, RowFormat::ArrowFile)
+        cancellable(py, |cancel| self.query.write(path, RowFormat::ArrowFile, cancel))
     }
 
     /// Run the query and store its rows in a table in memory or in a file.
