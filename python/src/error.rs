@@ -36,16 +36,13 @@ impl From<Error> for Exception {
 /// Returns an error of a2store as an exception.
 pub(crate) fn raised(error: Error) -> PyErr {
     let message = error.to_string();
-    match error.kind() {
+    let class = match error.kind() {
         ErrorKind::Io { source, .. } => return io_error(source, &error),
         ErrorKind::Argument { .. } => return PyValueError::new_err(message),
         ErrorKind::IndexOutOfBounds { .. } => return PyIndexError::new_err(message),
         ErrorKind::OutOfMemory { .. } => return PyMemoryError::new_err(message),
         ErrorKind::Cancelled => return PyKeyboardInterrupt::new_err(()),
         ErrorKind::Task { source, .. } => return task_error(source.as_ref(), &error),
-        _ => {}
-    }
-    let class = match error.kind() {
         ErrorKind::ArchiveExists { .. } => "ArchiveExistsError",
         ErrorKind::Damaged { .. } => "DamagedError",
         ErrorKind::VersionNotFound { .. } => "VersionNotFoundError",
