@@ -162,19 +162,6 @@ pub(crate) struct PyPackIterator {
     decoded: Mutex<(vec::IntoIter<Result<Run>>, usize)>,
 }
 
-impl PyPackIterator {
-    /// Returns the indices of the runs to decode next. The list is empty only if all runs were returned.
-    fn next_window(&self, num_returned: usize) -> Vec<usize> {
-        let mut num_bytes = 0;
-        let has_room = |&place: &usize| {
-            let has_room = num_bytes < WINDOW_BYTES;
-            num_bytes += RunSource::num_bytes(&self.pack, place);
-            has_room
-        };
-        self.places.iter().copied().skip(num_returned).take(WINDOW_RUNS).take_while(has_room).collect()
-    }
-}
-
 #[pymethods]
 impl PyPackIterator {
     fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
@@ -185,7 +172,16 @@ impl PyPackIterator {
         let next = detached(py, || {
             let (decoded, returned) = &mut *lock(&self.decoded);
             if decoded.as_slice().is_empty() {
-                *decoded = self.pack.decode_batch(&self.next_window(*returned)).into_iter();
+                let mut num_bytes = 0;
+                let has_room = |&place: &usize| {
+                    let has_room = num_bytes < WINDOW_BYTES;
+                    num_bytes += RunSource::num_bytes(&self.pack, place);
+                    has_room
+                };
+                let rest = self.places.iter().copied().skip(*returned);
+                // The window is empty only if all runs were returned.
+                let window: Vec<usize> = rest.take(WINDOW_RUNS).take_while(has_room).collect();
+                *decoded = self.pack.decode_batch(&window).into_iter();
             }
             let next = self.places.get(*returned).copied().zip(decoded.next());
             *returned += usize::from(next.is_some());
