@@ -91,17 +91,9 @@ pub(super) fn tables(facts: &ReportFacts) -> Vec<PlannedTable> {
 /// Returns a width that divides `0..=range` into at most about `bins` bins: 1, 2 or 5 times a power of ten.
 fn bin_width(range: u64, bins: u64) -> u64 {
     let least = range / bins + 1;
-    let mut power: u64 = 1;
-    loop {
-        for factor in [1, 2, 5] {
-            match power.checked_mul(factor) {
-                Some(width) if width < least => {}
-                Some(width) => return width,
-                None => return least,
-            }
-        }
-        power = power.saturating_mul(10);
-    }
+    let powers = std::iter::successors(Some(1_u64), |power| power.checked_mul(10));
+    let mut widths = powers.flat_map(|power| [1, 2, 5].map(|factor| power.saturating_mul(factor)));
+    widths.find(|&width| width >= least).unwrap_or(least)
 }
 
 #[cfg(test)]
