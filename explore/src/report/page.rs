@@ -33,29 +33,26 @@ impl Report {
     /// [`ErrorKind::Query`](a2store::ErrorKind::Query) for rows that JSON cannot hold. Named queries have no such
     /// rows.
     pub fn to_html(&self) -> Result<String> {
-        Ok(with_data(TEMPLATE, &json(self)?))
+        let result = |table: &ReportTable| table_json(table).map(|json| (table.query.to_owned(), json));
+        let results = self.tables.iter().map(result).collect::<Result<Map<String, Value>>>()?;
+        let name = Path::new(&self.archive)
+            .file_name()
+            .map_or_else(|| self.archive.clone().into(), |name| name.to_string_lossy());
+        let data = json!({
+            "title": name,
+            "version": self.version,
+            "written": self.written,
+            "program": concat!("a2store ", env!("CARGO_PKG_VERSION")),
+            "where": self.options.condition,
+            "by": self.options.groups.name(),
+            "compare": self.options.compare,
+            "too_many_groups": self.has_too_many_groups,
+            "explorer": self.options.explorer,
+            "phases": { "mid": self.phases[0], "late": self.phases[1] },
+            "results": results,
+        });
+        Ok(with_data(TEMPLATE, &data))
     }
-}
-
-fn json(report: &Report) -> Result<Value> {
-    let result = |table: &ReportTable| table_json(table).map(|json| (table.query.to_owned(), json));
-    let results = report.tables.iter().map(result).collect::<Result<Map<String, Value>>>()?;
-    let name = Path::new(&report.archive)
-        .file_name()
-        .map_or_else(|| report.archive.clone().into(), |name| name.to_string_lossy());
-    Ok(json!({
-        "title": name,
-        "version": report.version,
-        "written": report.written,
-        "program": concat!("a2store ", env!("CARGO_PKG_VERSION")),
-        "where": report.options.condition,
-        "by": report.options.groups.name(),
-        "compare": report.options.compare,
-        "too_many_groups": report.has_too_many_groups,
-        "explorer": report.options.explorer,
-        "phases": { "mid": report.phases[0], "late": report.phases[1] },
-        "results": results,
-    }))
 }
 
 fn table_json(table: &ReportTable) -> Result<Value> {
