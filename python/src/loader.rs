@@ -274,10 +274,8 @@ impl PyBatchIterator {
         }
         let next = checking(py, |cancel| {
             let mut batches = lock(&self.batches);
-            let next = match batches.as_mut() {
-                Some(batches) => batches.next_batch(cancel)?,
-                None => None,
-            };
+            let Some(open) = batches.as_mut() else { return Ok(None) };
+            let next = open.next_batch(cancel)?;
             if next.is_none() {
                 *batches = None;
             }
