@@ -129,18 +129,16 @@ pub(crate) async fn events(State(explorer): State<Arc<Explorer>>) -> Response {
         let data = json!({ "version": version, "num_runs": num_runs, "num_steps": num_steps });
         format!("event: archive\ndata: {data}\n\n")
     };
-    let receiver = explorer.archive.subscribe();
-    let first = text(&explorer);
-    let news = stream::unfold((Some(first), receiver, explorer), move |(first, mut receiver, explorer)| async move {
-        let next = match first {
-            Some(first) => first,
-            None => match tokio::time::timeout(ALIVE, receiver.changed()).await {
-                Ok(Ok(())) => text(&explorer),
-                Ok(Err(_)) => return None,
-                Err(_) => ": alive\n\n".to_owned(),
-            },
+    let mut receiver = explorer.archive.subscribe();
+    // The first event describes the archive as it is.
+    receiver.mark_changed();
+    let news = stream::unfold((receiver, explorer), move |(mut receiver, explorer)| async move {
+        let next = match tokio::time::timeout(ALIVE, receiver.changed()).await {
+            Ok(Ok(())) => text(&explorer),
+            Ok(Err(_)) => return None,
+            Err(_) => ": alive\n\n".to_owned(),
         };
-        Some((Ok::<_, std::convert::Infallible>(next), (None, receiver, explorer)))
+        Some((Ok::<_, std::convert::Infallible>(next), (receiver, explorer)))
     });
     ([(header::CONTENT_TYPE, "text/event-stream")], axum::body::Body::from_stream(news)).into_response()
 }
