@@ -143,7 +143,7 @@ _planned: Callable[[bytes], Query] = lru_cache(maxsize=8)(pickle.loads)
 
 
 def _run(version: str, query: bytes, task: bytes, _unique: str) -> bytes | Exception:
-    """Run a task of a query on a worker. Return the task's exception, to distinguish it from the engine's exceptions."""
+    """Run a task of a query on a worker. Return its exception, to distinguish it from the engine's exceptions."""
     try:
         _check_version(version)
         return _planned(query)._run_task(task)

@@ -135,10 +135,10 @@ pub(crate) fn checking<T: Send>(
 #[allow(unsafe_code)]
 pub(crate) fn raised_again() -> bool {
     use pyo3::ffi::{PyErr_CheckSignals, PyErr_Clear, PyErr_SetInterrupt, PyGILState_Ensure, PyGILState_Release};
+    let _inside = Inside::entering();
     // Do not use PyO3 here, because it keeps its own count of attachments. Foreign code, called from a frame of PyO3,
     // may have released the interpreter before it reads. SAFETY: between the first and the last call this thread is
     // attached, even if it was not before, and no references are held.
-    let _inside = Inside::entering();
     unsafe {
         let state = PyGILState_Ensure();
         let signalled = PyErr_CheckSignals() != 0;
