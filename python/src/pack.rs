@@ -46,11 +46,8 @@ impl PyPack {
         self.0.len()
     }
 
-    fn kind(&self, place: usize) -> PyResult<&'static str> {
-        Ok(match self.0.format(place).or_raise()? {
-            RunFormat::A2t1 => "v1",
-            _ => "v2",
-        })
+    fn kind(&self, place: usize) -> PyResult<String> {
+        Ok(format!("v{}", self.0.format(place).or_raise()?.version()))
     }
 
     fn decode(&self, py: Python<'_>, place: usize) -> PyResult<PyRun> {
