@@ -3,7 +3,7 @@
 use crate::args::{ArchiveArgs, bytes, check_output};
 use crate::exit::UsageError;
 use crate::output::{OutputFormat, print_json, write_rows};
-use a2store::query::{QueryOptions, SavedQuery, UserTable, json_scalar};
+use a2store::query::{QueryOptions, SavedParameter, SavedQuery, UserTable, json_scalar};
 use a2store::system::cancellation::CancellationToken;
 use a2store::{Archive, Query, ScalarValue};
 use a2store_explore::scalar;
@@ -195,15 +195,10 @@ pub(crate) fn queries(args: &QueriesArgs) -> Result<u8> {
 }
 
 fn as_json(query: &SavedQuery) -> Value {
-    let parameters: Vec<Value> = query
-        .parameters
-        .iter()
-        .map(|parameter| {
-            json!({
-                "name": parameter.name, "type": parameter.dtype, "default": json_scalar(&parameter.default),
-                "doc": parameter.doc,
-            })
-        })
-        .collect();
+    let parameter = |parameter: &SavedParameter| {
+        let SavedParameter { name, dtype, default, doc, .. } = parameter;
+        json!({ "name": name, "type": dtype, "default": json_scalar(default), "doc": doc })
+    };
+    let parameters: Vec<Value> = query.parameters.iter().map(parameter).collect();
     json!({ "name": query.name, "purpose": query.purpose, "parameters": parameters, "sql": query.sql })
 }

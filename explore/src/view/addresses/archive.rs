@@ -5,7 +5,7 @@ use crate::rows::read;
 use crate::view::explorer::{Explorer, MAX_ROWS, limits};
 use crate::view::request::{Answer, blocking};
 use a2store::archive::TableName;
-use a2store::query::{SavedQuery, functions, json_rows, no_params, short, type_name};
+use a2store::query::{Function, SavedQuery, functions, json_rows, no_params, short, type_name};
 use arrow::datatypes::{Field, Schema};
 use axum::Json;
 use axum::extract::State;
@@ -81,24 +81,20 @@ pub(crate) async fn schema(State(explorer): State<Arc<Explorer>>) -> Answer<Valu
             let query = archive.sql_with(&format!("SELECT * FROM {name}"), no_params(), &limits(), cancel)?;
             tables.push(json!({ "name": name, "columns": columns(name, &query.schema()) }));
         }
-        let functions: Vec<Value> = functions()
-            .iter()
-            .map(|function| {
-                json!({
-                    "name": function.name,
-                    "call": function.signature(),
-                    "type": type_name(&function.return_type()),
-                    "doc": function.doc,
-                    "example": function.example.0,
-                    "result": function.example.1,
-                })
+        let function = |function: &Function| {
+            json!({
+                "name": function.name,
+                "call": function.signature(),
+                "type": type_name(&function.return_type()),
+                "doc": function.doc,
+                "example": function.example.0,
+                "result": function.example.1,
             })
-            .collect();
+        };
+        let functions: Vec<Value> = functions().iter().map(function).collect();
         // The page reads the parameters in the header of the SQL, as it does for statements of the editor.
-        let queries: Vec<Value> = SavedQuery::all()
-            .iter()
-            .map(|query| json!({ "name": query.name, "purpose": query.purpose, "sql": query.sql }))
-            .collect();
+        let query = |query: SavedQuery| json!({ "name": query.name, "purpose": query.purpose, "sql": query.sql });
+        let queries: Vec<Value> = SavedQuery::all().into_iter().map(query).collect();
         Ok(Json(json!({ "tables": tables, "functions": functions, "queries": queries })))
     })
     .await

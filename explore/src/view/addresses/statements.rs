@@ -6,6 +6,7 @@ use crate::view::request::{Answer, CancelOnDrop, Failure, blocking};
 use a2store::archive::Archive;
 use a2store::query::{Query, QueryOptions, RowFormat, SavedQuery, ScalarValue, is_board, json_rows, type_name};
 use a2store::system::cancellation::CancellationToken;
+use arrow::datatypes::Field;
 use axum::Json;
 use axum::extract::State;
 use axum::http::header;
@@ -82,15 +83,11 @@ pub(crate) async fn rows(State(explorer): State<Arc<Explorer>>, Body(request): B
         let (query, sql) = request.plan(&explorer.archive(), &options, cancel)?;
         // One extra row shows whether there are more rows.
         let query = query.limit(limit + 1)?;
-        let schema = query.schema();
-        let columns: Vec<Value> = schema
-            .fields()
-            .iter()
-            .map(|field| {
-                let is_board = is_board(field.name(), field.data_type());
-                json!({ "name": field.name(), "type": type_name(field.data_type()), "board": is_board })
-            })
-            .collect();
+        let column = |field: &Arc<Field>| {
+            let is_board = is_board(field.name(), field.data_type());
+            json!({ "name": field.name(), "type": type_name(field.data_type()), "board": is_board })
+        };
+        let columns: Vec<Value> = query.schema().fields().iter().map(column).collect();
         let mut stream = query.stream(cancel)?;
         let (mut rows, mut has_more) = (Vec::new(), false);
         while let Some(batch) = stream.next_batch(cancel)? {
