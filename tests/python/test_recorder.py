@@ -44,7 +44,7 @@ def record(recorder: Recorder, which: range = range(40), final: bool = True) -> 
         moves = np.array([move for _, move in steps], np.uint8)
         if seed % 3 == 0:
             for board, move in steps:
-                recorded.push((board, cells(board), iter(cells(board)))[seed // 3 % 3], move)
+                recorded.push((board, cells(board), iter(cells(board)))[seed // 3 % 3], move)  # type: ignore[arg-type]
         elif seed % 3 == 1:
             recorded.push_batch(boards, moves)
         else:
