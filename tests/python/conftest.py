@@ -19,6 +19,8 @@ import oracle
 from archives import copied, ingested, short_runs
 from compare import keys
 from oracle import Array, Game
+from sources import Expected
+from trees import Tree
 from viewing import Client, Server
 
 pytest_plugins = ["browser", "faults.plugin", "object_store.plugin"]
@@ -113,6 +115,12 @@ def all_keys(steps: Steps) -> Array:
 @pytest.fixture(scope="session")
 def table(archive: a2store.Archive) -> a2store.StepTable:
     return archive.sql("SELECT * FROM steps").materialize(progress=False)
+
+
+@pytest.fixture(scope="module")
+def expected(tree: Tree) -> list[Expected]:
+    """The runs of ``tree``, a fixture of the module."""
+    return tree.expected()
 
 
 @pytest.fixture(scope="module")

@@ -28,11 +28,6 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Tree:
     return write_tree(tmp_path_factory.mktemp("tree") / "tree", 41)
 
 
-@pytest.fixture(scope="module")
-def expected(tree: Tree) -> list[Expected]:
-    return tree.expected()
-
-
 def convert(paths: Any, out: Path, **options: Any) -> a2store.ExportReport:
     return a2store.convert(paths, out, progress=False, **options)
 

@@ -80,11 +80,6 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Tree:
 
 
 @pytest.fixture(scope="module")
-def expected(tree: Tree) -> list[Expected]:
-    return tree.expected()
-
-
-@pytest.fixture(scope="module")
 def mixed(tree: Tree, expected: list[Expected], tmp_path_factory: pytest.TempPathFactory) -> a2store.Archive:
     archive = a2store.Archive.create(tmp_path_factory.mktemp("mixed") / "games.a2")
     assert archive.ingest(tree.root, progress=False).accepted == len(expected)

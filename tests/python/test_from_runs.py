@@ -26,11 +26,6 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Tree:
     return write_tree(tmp_path_factory.mktemp("tree") / "tree", 51)
 
 
-@pytest.fixture(scope="module")
-def expected(tree: Tree) -> list[Expected]:
-    return tree.expected()
-
-
 def from_runs(paths: Any, **options: Any) -> a2store.StepTable:
     return a2store.StepTable.from_runs(paths, progress=False, **options)
 
