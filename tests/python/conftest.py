@@ -148,6 +148,12 @@ def fresh(path: Path) -> a2store.Archive:
 
 
 @pytest.fixture
+def pack(path: Path) -> a2store.PackReader:
+    """The pack at ``path``, a fixture of the module."""
+    return a2store.PackReader.open(path)
+
+
+@pytest.fixture
 def one_thread() -> None:
     pytest.importorskip("torch").set_num_threads(1)
 

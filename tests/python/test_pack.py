@@ -37,11 +37,6 @@ def path(games: list[Game], tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def pack(path: Path) -> a2store.PackReader:
-    return a2store.PackReader.open(path)
-
-
-@pytest.fixture
 def damaged(path: Path, tmp_path: Path) -> Path:
     """The pack with a wrong byte in run 5 and in run 30, one in each format."""
     copy = tmp_path / "damaged.a2pack"

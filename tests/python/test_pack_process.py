@@ -36,11 +36,6 @@ def path(games: list[Game], tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture
-def pack(path: Path) -> a2store.PackReader:
-    return a2store.PackReader.open(path)
-
-
 # Statistics
 
 
