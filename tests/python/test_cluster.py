@@ -27,6 +27,7 @@ import a2store
 from a2store import cluster
 from archives import copied, ingested
 from object_store.proxy import Faults, Proxy
+from packs import flip
 from saved_cases import generated
 from sqlfuzz import oracles
 from sqlfuzz.campaign import statement
@@ -397,9 +398,7 @@ def test_a_flipped_bit_is_found_where_the_file_is_read(
     query = copy.sql(sql).on(threads, tasks=4)
     assert divided(query)
     file = Path(copy.files("steps")[-1])
-    data = bytearray(file.read_bytes())
-    data[100] ^= 1
-    file.write_bytes(data)
+    flip(file, 100)
     with pytest.raises(a2store.DamagedError, match=file.name):
         query.count()
 

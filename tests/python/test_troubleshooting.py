@@ -16,6 +16,7 @@ import a2store
 from archives import forge, grow, manifest_path, run_command, short_runs
 from attacks import ENDLESS
 from faults.shim import Fault, Shim, read_log
+from packs import flip
 
 PAGE = Path(__file__).parents[2] / "docs" / "troubleshooting.md"
 CELLS = re.findall(r"^\| (`.*?) \|", PAGE.read_text(), re.MULTILINE)
@@ -83,13 +84,6 @@ def disturbed(archive: a2store.Archive, request: pytest.FixtureRequest, failure:
     return shim.run(archive.path, "ingest", *more, archive.path, fault=Fault(at, failure)).stderr
 
 
-def damage(path: Path, at: int = -99) -> None:
-    """Change one byte of a file."""
-    data = bytearray(path.read_bytes())
-    data[at] ^= 1
-    path.write_bytes(data)
-
-
 def with_steps(archive: a2store.Archive, change: Callable[[Path], None]) -> object:
     change(Path(archive.files("steps")[0]))
     return rows(a2store.open(archive.path))
@@ -109,7 +103,7 @@ def other_schema(archive: a2store.Archive) -> None:
 def loaded(archive: a2store.Archive) -> None:
     path = archive.path.parent / "rows.table"
     table(archive).save(path)
-    damage(path, 5000)
+    flip(path, 5000)
     a2store.StepTable.load(path)
 
 
@@ -156,7 +150,7 @@ CAUSES: dict[str, Callable[[a2store.Archive, Path, pytest.FixtureRequest], objec
     "the query exceeded its limit of rows: …": lambda a, *_: rows(a, row_limit=5),
     "… bytes: …": lambda a, *_: rows(a, byte_limit=5),
     "… time: …": lambda a, *_: rows(a, f"SELECT max(a.board + f.board) FROM {ENDLESS}", time_limit=0.05),
-    "damaged: CRC32C of the file: expected …": lambda a, *_: with_steps(a, damage),
+    "damaged: CRC32C of the file: expected …": lambda a, *_: with_steps(a, lambda path: flip(path, -99)),
     "damaged: data file: expected a file of … bytes, found no file": lambda a, *_: with_steps(a, Path.unlink),
     "column …: expected a column of boards": lambda a, *_: a.sql("SELECT move FROM steps").materialize(),
     "the table needs at least … bytes, but its memory limit is …": lambda a, *_: table(a, memory_limit=1),

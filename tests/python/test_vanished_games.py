@@ -19,6 +19,7 @@ import oracle
 from annotations import predictions, write_annotations, write_manifest
 from archives import run_command
 from faults.checks import LONG
+from packs import flip
 
 NUM_GAMES = 3
 
@@ -173,11 +174,8 @@ def test_checksums_of_a_manifest_are_compared(few: list[oracle.Game], tmp_path: 
     sums = {path.name: f"{oracle.crc32c(path.read_bytes()):08x}" for path in (steps, folder / "metadata.db")}
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"crc32c": sums}))
     assert ingest(folder).accepted == NUM_GAMES
-    data = bytearray(steps.read_bytes())
     # This is the low byte of a value, so every other check still passes.
-    place = len(data) - 20
-    data[place] ^= 1
-    steps.write_bytes(data)
+    flip(steps, -20)
     report = ingest(folder)
     assert (report.accepted, report.rejected, report.errors[0].kind) == (0, 1, "checksum")
     assert report.errors[0].path == steps
