@@ -16,7 +16,7 @@ import pyarrow as pa
 
 import a2store
 import oracle
-from archives import versions_in
+from archives import ingested, versions_in
 
 from .power_loss import read_tree
 from .shim import CLASSES, FAILURES, Call, Fault
@@ -60,8 +60,7 @@ class Inputs:
         """Play ``groups`` × ``runs`` games, and get their digests from an undisturbed archive."""
         a2store.simulate(folder / "runs", runs=groups * runs, seed=seed, depth=0, progress=False)
         files = sorted((folder / "runs").iterdir())
-        archive = a2store.Archive.create(folder / "undisturbed.a2")
-        archive.ingest(files, progress=False)
+        archive = ingested(folder / "undisturbed.a2", files)
         table = pa.table(archive.sql("SELECT source, digest FROM runs"))
         digests = {Path(row["source"]): row["digest"] for row in table.to_pylist()}
         games = {digests[path]: oracle.decode(path.read_bytes()) for path in files}
