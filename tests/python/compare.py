@@ -47,6 +47,10 @@ def assert_steps(
         assert_same(column(table, name), steps[name][rows], name)
 
 
+def rows(query: a2store.Query) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in pa.table(query).to_pylist()]
+
+
 def row_keys(batches: Iterable[a2store.Batch]) -> Array:
     """Return one number per row that identifies its ``(run_id, step_index)``."""
     parts = [batch.run_id.astype("u8") << np.uint64(32) | batch.step_index for batch in batches]

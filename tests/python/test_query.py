@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import a2store
-from compare import assert_steps, column
+from compare import assert_steps, column, rows
 from duck import of_files
 from oracle import Array
 
@@ -28,10 +28,6 @@ def filtered(steps: dict[str, Array], minimum: int = 5_000, engine: str = "alpha
 def duckdb_rows(archive: a2store.Archive, sql: str, params: Iterable[Any] = ()) -> list[tuple[Any, ...]]:
     """Return a query's rows in DuckDB, with the archive's Parquet files as ``steps`` and ``runs``."""
     return of_files(archive).execute(sql, list(params)).fetchall()
-
-
-def rows(query: a2store.Query) -> list[tuple[Any, ...]]:
-    return [tuple(row.values()) for row in pa.table(query).to_pylist()]
 
 
 def test_a_filter_returns_duckdbs_rows_in_natural_order(archive: a2store.Archive, steps: dict[str, Array]) -> None:

@@ -10,8 +10,9 @@ import pytest
 import a2store
 import duck
 from archives import copied, ingested, plain
+from compare import rows
 from faults.checks import LONG
-from test_query import duckdb_rows, rows
+from test_query import duckdb_rows
 
 COLUMNS = "run_id, step_index, board, move, ev_up, phase"
 

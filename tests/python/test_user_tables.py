@@ -17,7 +17,7 @@ import pytest
 
 import a2store
 import duck
-from compare import row_keys
+from compare import row_keys, rows
 from oracle import Array
 from test_command import run
 
@@ -30,10 +30,6 @@ LABELS = pa.table(
 )
 COUNT = """SELECT label, count(*) AS n, sum(weight) AS weight FROM steps JOIN labels USING (run_id)
     GROUP BY label ORDER BY label NULLS LAST"""
-
-
-def rows(query: a2store.Query) -> list[tuple[Any, ...]]:
-    return [tuple(row.values()) for row in pa.table(query).to_pylist()]
 
 
 @pytest.fixture(scope="module")
@@ -288,9 +284,7 @@ def test_a_structured_array(archive: a2store.Archive) -> None:
     lengths = dict(pa.table(archive.sql("SELECT run_id, num_steps FROM runs")).to_pandas().itertuples(index=False))
     expected = [(int(row["run_id"]), row["x"], row["pair"][1], lengths[row["run_id"]]) for row in np.sort(array)]
     for mine in (array, np.repeat(array, 3)[::3]):
-        assert [
-            tuple(row.values()) for row in pa.table(archive.sql(sql, tables={"mine": mine})).to_pylist()
-        ] == expected
+        assert rows(archive.sql(sql, tables={"mine": mine})) == expected
     assert rows(archive.sql(sql, tables={"mine": array[:0]})) == []
     wrong: list[Any] = [np.arange(3), array.reshape(5, 1), np.zeros(2, [("run_id", ">u4")]), np.zeros(2, [("a", "S3")])]
     wrong += [pa.array([{"a": 1}, None]), pa.chunked_array([[{"a": 1}, None]])]
