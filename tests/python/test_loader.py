@@ -196,10 +196,9 @@ def test_invalid_states(table: a2store.StepTable, field: str) -> None:
     loader = table.loader()
     state = loader.state_dict()
     assert list(state) == FIELDS
-    with pytest.raises(ValueError, match=field):
-        loader.load_state_dict({name: value for name, value in state.items() if name != field})
-    with pytest.raises(ValueError, match=field):
-        loader.load_state_dict({**state, field: [1, 2]})
+    for wrong in ({name: value for name, value in state.items() if name != field}, {**state, field: [1, 2]}):
+        with pytest.raises(ValueError, match=field):
+            loader.load_state_dict(wrong)
     with pytest.raises(TypeError):
         loader.load_state_dict([1, 2])  # type: ignore[arg-type]
     assert loader.state_dict() == state
@@ -268,7 +267,6 @@ def test_positions_reach_persistent_workers(table: a2store.StepTable) -> None:
         loader = StepLoader(table, 1000, seed=1, epoch=4)
         next(iter(loader))
         served = DataLoader(loader, batch_size=None, num_workers=2, persistent_workers=persistent)
-        expected = [tensors["board"].tolist() for tensors in StepLoader(table, 1000, seed=1, epoch=5)]
-        assert [tensors["board"].tolist() for tensors in served] == expected
-        expected = [tensors["board"].tolist() for tensors in StepLoader(table, 1000, seed=1, epoch=6)]
-        assert [tensors["board"].tolist() for tensors in served] == expected
+        for epoch in (5, 6):
+            expected = [tensors["board"].tolist() for tensors in StepLoader(table, 1000, seed=1, epoch=epoch)]
+            assert [tensors["board"].tolist() for tensors in served] == expected
