@@ -13,6 +13,7 @@ import formats
 import oracle
 from compare import assert_same, row_keys
 from oracle import Array
+from test_save_load import load
 
 # Rows as other tools write them, with unaligned floats.
 PACKED: list[Any] = formats.DATASET_ROW.descr
@@ -32,10 +33,6 @@ def packed(table: a2store.StepTable) -> Array:
 def saved(array: Array, path: Path) -> Path:
     np.save(path, array)
     return path
-
-
-def load(path: Path, mmap: bool = False) -> a2store.StepTable:
-    return a2store.StepTable.load(path, mmap=mmap, progress=False)
 
 
 @pytest.mark.parametrize(
