@@ -262,13 +262,11 @@ def test_checksums_can_be_skipped(games: list[Game], tmp_path: Path) -> None:
     assert pickle.loads(pickle.dumps(pack)).decode(game).final_board == games[game].final_board ^ 1
     checked = a2store.PackReader.open(path)
     for reader in (checked, pickle.loads(pickle.dumps(checked))):
-        with pytest.raises(a2store.DecodeError) as caught:
+        with pytest.raises(a2store.DecodeError, check=lambda error: error.kind == "checksum"):
             reader.decode(game)
-        assert caught.value.kind == "checksum"
     # A2T1 has a checksum inside the run.
-    with pytest.raises(a2store.DecodeError) as caught:
+    with pytest.raises(a2store.DecodeError, check=lambda error: error.kind == "checksum"):
         pack.decode(2)
-    assert caught.value.kind == "checksum"
 
 
 def test_a_wrong_pack_index_is_rejected(games: list[Game], tmp_path: Path) -> None:
@@ -301,8 +299,7 @@ def test_missing_files_and_files_that_are_not_packs(run_files: list[Path], tmp_p
     assert caught.value.filename == str(tmp_path / "absent.a2pack")
     with pytest.raises(OSError, match=tmp_path.name):
         a2store.PackReader.open(tmp_path)
-    with pytest.raises(a2store.DecodeError) as not_a_pack:
+    with pytest.raises(a2store.DecodeError, check=lambda error: error.kind == "header"):
         a2store.PackReader.open(run_files[0])
-    assert not_a_pack.value.kind == "header"
     with pytest.raises(TypeError):
         a2store.PackReader.open(7)  # type: ignore[arg-type]
