@@ -20,10 +20,11 @@ ROOT = Path(__file__).resolve().parents[1]
 MAX_BYTES = 50_000_000
 """The budget of the wheel."""
 EXIT = """
-import threading, time
+import sys, threading, time, types
 import a2store
 
 class Slow:
+    seconds = 0.0
     def __del__(self, sleep=time.sleep):
         sleep(20 * self.seconds)  # The interpreter is shutting down, and a query ends meanwhile.
 
@@ -31,10 +32,13 @@ def queries():
     while True:
         begun = time.perf_counter()
         list(archive.sql("SELECT count(canonical(board)) FROM steps").to_batches())
-        slow.seconds = time.perf_counter() - begun
+        Slow.seconds = time.perf_counter() - begun
         ended.set()
 
-slow, ended = Slow(), threading.Event()
+# The thread's frame keeps the globals of this module.
+sys.modules["slow"] = types.ModuleType("slow")
+sys.modules["slow"].value = Slow()
+ended = threading.Event()
 a2store.simulate("runs", runs=50, depth=0, progress=False)
 archive = a2store.open("games.a2", create=True)
 archive.ingest("runs", progress=False)

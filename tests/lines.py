@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("src/", "cli/", "explore/", "python/src/")
-BUDGETS = {"core": 40_770, "cli, explore, python": 11_510, "Python tests": 40_030}
+BUDGETS = {"core": 40_775, "cli, explore, python": 11_510, "Python tests": 40_030}
 
 
 def tracked(suffix: str) -> list[str]:

@@ -35,7 +35,7 @@ impl Engine for PyEngine {
                 future.call_method1("add_done_callback", (done,))?;
                 let future = future.unbind();
                 // A future that cannot be cancelled runs to its end, and its result is dropped.
-                let cancel = move || Python::attach(|py| _ = future.bind(py).call_method0("cancel"));
+                let cancel = move || attached(|py| _ = future.bind(py).call_method0("cancel"));
                 Ok(Box::new(cancel) as TaskCancel)
             };
             start().map_err(|error: PyErr| failed(index, error.to_string(), Arc::new(EngineError(error))))

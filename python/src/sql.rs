@@ -2,7 +2,7 @@
 
 use crate::error::OrRaise;
 use crate::support::integers::{Bounded, U64};
-use crate::support::interpreter::{Inside, detached};
+use crate::support::interpreter::Inside;
 use crate::support::results::instances;
 use crate::support::structured;
 use crate::support::values::{is_path, scalar, seconds};
@@ -102,7 +102,8 @@ pub(crate) fn batches_of(
             let columns = kept.iter().map(|&i| Arc::clone(rows.as_struct().column(i))).collect();
             RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &options).map_err(failed)
         };
-        let batches = detached(table.py(), || reader.map(batch).collect::<PyResult<Vec<_>>>())?;
+        // The reader may run Python code, so this thread stays inside.
+        let batches = table.py().detach(|| reader.map(batch).collect::<PyResult<Vec<_>>>())?;
         return Ok((schema, batches));
     }
     let batch = structured::batch_of(table).map_err(wrong)?;

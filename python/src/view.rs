@@ -1,7 +1,7 @@
 //! The explorer of an archive in a browser.
 
 use crate::error::OrRaise;
-use crate::support::interpreter::{attached, detached};
+use crate::support::interpreter::{Inside, attached, detached};
 use crate::support::numpy::{as_array, copied_array, type_and_shape, values};
 use crate::support::steps::legal_array;
 use a2store::archive::Archive;
@@ -44,6 +44,7 @@ pub(crate) fn view(
     let view = detached(py, || View::start(archive, options)).or_raise()?;
     let url = view.url();
     if open_browser {
+        let _inside = Inside::new(py);
         py.import("webbrowser")?.call_method1("open", (&url,))?;
     }
     Ok(PyView { url, view: Mutex::new(Some(ManuallyDrop::new(view))) })

@@ -1,8 +1,9 @@
 //! Leaving and entering the interpreter, also while it shuts down.
 //!
-//! CPython below 3.14 ends each thread that enters an interpreter which is shutting down. It unwinds the thread's stack,
-//! and the process crashes if a frame of Rust is on this stack. So once the interpreter shuts down, other threads wait
-//! forever before they enter, and the interpreter waits for the threads that are inside.
+//! CPython below 3.14 ends each thread that enters an interpreter which is shutting down. It unwinds the thread's
+//! stack, and the process crashes if a frame of Rust is on this stack. So once the interpreter shuts down, other
+//! threads wait forever before they enter, and the interpreter waits for the threads that are inside. These run Python
+//! functions that a caller gave, or Python code of this package. Threads that convert arguments are not counted.
 
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyCFunction, PyDict, PyTuple};
@@ -114,8 +115,8 @@ pub(crate) fn wait_at_exit(py: Python<'_>) -> PyResult<()> {
     py.import("os")?.call_method("register_at_fork", (), Some(&options)).map(drop)
 }
 
-/// A value of a function that `atexit` keeps. `atexit` drops it after it has called all functions, of which some may wait
-/// for threads that use a2store.
+/// A value of a function that `atexit` keeps. `atexit` drops it after it has called all functions. Some of these may
+/// wait for threads that use a2store.
 struct Exit;
 
 impl Drop for Exit {

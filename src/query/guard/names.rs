@@ -8,10 +8,11 @@ use datafusion::sql::sqlparser::ast::{
 use std::ops::ControlFlow;
 
 /// Replaces the position of a computed column in ORDER BY by the column's expression. With GROUP BY, DataFusion rejects
-/// the position if the expression has an aggregate, as in `SELECT round(avg(max_score)) … ORDER BY 1`.
+/// the position of an expression that is neither a key nor an aggregate, as in `SELECT engine, round(avg(max_score)) …
+/// ORDER BY 2`.
 pub(super) fn replace_position(key: &mut OrderByExpr, select: &Select) {
     let Expr::Value(position) = &key.expr else { return };
-    if select.group_by == GroupByExpr::Expressions(Vec::new(), Vec::new()) {
+    if select.distinct.is_some() || select.group_by == GroupByExpr::Expressions(Vec::new(), Vec::new()) {
         return;
     }
     let Some(at) = position.to_string().parse().ok().and_then(|n: usize| n.checked_sub(1)) else { return };
@@ -33,8 +34,8 @@ pub(super) fn replace_position(key: &mut OrderByExpr, select: &Select) {
     }
 }
 
-/// Writes the first table before each key of USING in WHERE, because DataFusion takes such a key for ambiguous there. An
-/// example is `FROM steps JOIN runs USING (run_id) WHERE run_id = 2`.
+/// Writes the first table before each key of USING in WHERE, because DataFusion takes such a key for ambiguous there,
+/// as in `FROM steps JOIN runs USING (run_id) WHERE run_id = 2`.
 pub(super) fn qualify_keys(select: &mut Select) {
     let [from] = select.from.as_slice() else { return };
     let table = match &from.relation {

@@ -17,7 +17,7 @@ use datafusion::sql::sqlparser::ast::{
     VisitMut, Visitor, VisitorMut, WildcardAdditionalOptions,
 };
 use datafusion::sql::sqlparser::dialect::dialect_from_str;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
 /// The longest statement in bytes. Long lists of values belong in a table.
@@ -100,8 +100,9 @@ fn query_of(parsed: &mut Parsed) -> Result<&mut Statement> {
     Err(Error::refused(what, why))
 }
 
-/// Rewrites of a statement: FROM without SELECT, positions in ORDER BY, keys of USING in WHERE, the unary minus, functions of other engines that DataFusion lacks,
-/// functions that return unsigned counts, and names of derived tables.
+/// Rewrites of a statement: FROM without SELECT, positions in ORDER BY, keys of USING in WHERE, the unary minus,
+/// functions of other engines that DataFusion lacks, functions that return unsigned counts, and names of derived
+/// tables.
 #[derive(Default)]
 struct Rewrites {
     /// Whether each of the enclosing queries has an ORDER BY.
@@ -120,6 +121,9 @@ impl VisitorMut for Rewrites {
         if let (SetExpr::Select(select), Some(order)) = (query.body.as_ref(), &mut query.order_by)
             && let OrderByKind::Expressions(keys) = &mut order.kind
         {
+            // A repeated key decides nothing. Without it, no expression is copied twice.
+            let mut constants = HashSet::new();
+            keys.retain(|key| !matches!(key.expr, Expr::Value(_)) || constants.insert(key.expr.to_string()));
             keys.iter_mut().for_each(|key| replace_position(key, select));
         }
         ControlFlow::Continue(())

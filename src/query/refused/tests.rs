@@ -65,7 +65,7 @@ const EXAMPLES: [(&str, Option<&str>); 20] = [
 /// Statements that a rewrite corrects, with their rows.
 const CORRECTED: [(&str, &str); 21] = [
     ("FROM u", "1 a|2 b|NULL a"),
-    ("SELECT engine AS e, sum(num_steps) * -1 FROM runs GROUP BY engine ORDER BY 2 DESC LIMIT 1", "NULL -10"),
+    ("SELECT engine AS e, sum(num_steps) * -1 FROM runs GROUP BY engine ORDER BY 2 DESC, 2, 1 LIMIT 1", "NULL -10"),
     ("SELECT count(*) FROM runs LEFT JOIN u AS o USING (run_id) WHERE run_id IN (SELECT run_id FROM u)", "2"),
     ("SELECT n FROM (SELECT count(*) AS n FROM runs) AS d WHERE (SELECT max(run_id) FROM runs) < 0", ""),
     ("SELECT count(*) FROM runs AS r JOIN u ON 'a' = u.label WHERE u.label = 'a'", "8"),
