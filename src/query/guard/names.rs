@@ -1,4 +1,6 @@
-//! Names and positions of columns that DataFusion rejects. No upstream issues were found.
+//! Names and positions of columns that DataFusion rejects.
+//!
+//! apache/datafusion#19412 mended the same error for positions of aliased aggregates. USING has no known issue.
 
 use crate::query::refused::name_of;
 use datafusion::sql::sqlparser::ast::{
